@@ -526,7 +526,7 @@ def _find_database(given: str | None) -> str:
     return str(Path(given).absolute())
 
 
-def _one_for_each(name: str, given: Sequence[Any] | None, policies: Sequence[Path]) -> Sequence[Any]:
+def _one_for_each(name: str, given: Sequence[object] | None, policies: Sequence[Path]) -> Sequence[Any]:
     """Return an argument for each policy; None if it is not given."""
     if given is None:
         return [None] * len(policies)

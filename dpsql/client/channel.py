@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from dpsql.client.wire import MAX_MESSAGE, Message, encode, unpack_messages, waiting_in_place
@@ -197,7 +197,7 @@ class FlightChannel:
         ]
         if not self.address.tls:
             options.append(("grpc.enable_http_proxy", 0))  # no token goes to a proxy in the clear
-        given: dict[str, Any] = {} if self.tls_ca is None else {"tls_root_certs": self.tls_ca}
+        given: dict[str, object] = {} if self.tls_ca is None else {"tls_root_certs": self.tls_ca}
         if self.certificate is not None:
             given |= {"cert_chain": self.certificate.chain, "private_key": self.certificate.key}
         try:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @overload
 def connect_session(
-    database: Any = ":memory:",
+    database: object = ":memory:",
     *,
     policy: Policy | str | Path,
     ledger: str | Path | None = None,

@@ -68,10 +68,10 @@ class Reply:
     """The reply to one message: results and values."""
 
     results: list[Result] = field(default_factory=list)
-    values: list[dict[str, Any]] = field(default_factory=list)
+    values: list[dict[str, object]] = field(default_factory=list)
 
     @property
-    def value(self) -> dict[str, Any]:
+    def value(self) -> dict[str, object]:
         """The only value of the reply.
 
         Raises:
@@ -188,7 +188,7 @@ def _read_to_end(arriving: Iterator[Message]) -> Iterator[Message]:
     raise WireError("the server's reply broke off.", hint=_UNSURE)
 
 
-def _clean(value: Any) -> Any:
+def _clean(value: object) -> Any:
     """Return JSON values with control and direction characters replaced, so that no server moves an analyst's cursor."""
     if isinstance(value, str):
         return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", value)
@@ -203,7 +203,7 @@ class RemotePlan(SessionPlan):
     def __init__(self, session: RemoteSession) -> None:
         super().__init__(session)
         self._ask = session._ask
-        self._asked: list[dict[str, Any]] = []
+        self._asked: list[dict[str, object]] = []
 
     def _declare(self, question: Question) -> None:
         asked = write_question(question)
@@ -355,7 +355,7 @@ class RemoteSession(AnalystSession):
         finally:
             _PATIENCE.reset(before)
 
-    def _find_pictures(self, what: str) -> dict[str, Any]:
+    def _find_pictures(self, what: str) -> dict[str, object]:
         return get_field(self._ask("plot", {"what": what}).value, "pictures", dict)
 
     def keep(self, name: str, result: object) -> None:

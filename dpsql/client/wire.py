@@ -240,7 +240,7 @@ def read_entry(body: object) -> Entry:
 # -- results ----------------------------------------------------------------------------------------------------------
 
 
-def write_result(result: Result, **more: Any) -> Iterator[Message]:
+def write_result(result: Result, **more: object) -> Iterator[Message]:
     """Yield a result's messages, with at most :data:`CHUNK` bytes of rows each; ``more`` extends the first head."""
     table, names = result.table, result.columns
     arrays = list(table.columns)
@@ -278,7 +278,7 @@ class ResultReader:
     def __init__(self, limit: int = 2 * MAX_RESULT) -> None:
         self._limit = limit
         self._finished: list[Result] = []
-        self._heads: list[dict[str, Any]] = []
+        self._heads: list[dict[str, object]] = []
         self._parts: list[bytes] = []
         self._missing = 0
 
@@ -320,11 +320,11 @@ class ResultReader:
         return self._finished
 
 
-def _read_errors(body: dict[str, Any]) -> dict[str, float]:
+def _read_errors(body: dict[str, object]) -> dict[str, float]:
     return {name: get_field(body, name, float) for name in body}
 
 
-def _read_result(head: dict[str, Any], rows: bytes) -> Result:
+def _read_result(head: dict[str, object], rows: bytes) -> Result:
     columns, measured = (_texts(head, name) for name in ("columns", "intervals"))
     try:
         with pa.ipc.open_stream(rows) as stream:
@@ -383,7 +383,7 @@ def _check_array(array: pa.Array) -> None:
         array.validate(full=True)
 
 
-def _check_rows(table: pa.Table, head: dict[str, Any]) -> pa.Table:
+def _check_rows(table: pa.Table, head: dict[str, object]) -> pa.Table:
     """Check the number of rows; Arrow keeps none for a table without columns."""
     if table.num_columns and table.num_rows != get_field(head, "rows", int):
         raise ValueError
@@ -457,14 +457,14 @@ def waiting_in_place() -> Iterator[None]:
         os.environ.pop(_CHOICE, None)
 
 
-def write_params(params: Mapping[str, object] | None) -> dict[str, Any] | None:
+def write_params(params: Mapping[str, object] | None) -> dict[str, object] | None:
     """Return ``$name`` parameters as JSON values; for a value that SQL can't represent, its type's name."""
     return (
         None if params is None else {read_name(name): _write_param(value) for name, value in params.items()}
     )
 
 
-def _write_param(value: Any) -> Any:
+def _write_param(value: object) -> object:
     value = unwrap_value(value)
     if isinstance(value, list) and not any(isinstance(held, list) for held in value):
         return [_write_param(held) for held in value]
@@ -511,7 +511,7 @@ def write_question(question: Question) -> dict[str, Any]:
     return {"text": text, "params": params, "epsilon": amount}
 
 
-def read_amount(body: Any) -> str | Fraction | None:
+def read_amount(body: object) -> str | Fraction | None:
     """Parse an epsilon; WireError if malformed."""
     if isinstance(body, dict):
         try:
@@ -523,7 +523,7 @@ def read_amount(body: Any) -> str | Fraction | None:
     return body
 
 
-def read_params(body: Any) -> dict[str, Any] | None:
+def read_params(body: object) -> dict[str, object] | None:
     """Parse parameters; WireError if malformed. A value that SQL can't represent becomes one of an equally named type."""
     if body is None:
         return None
@@ -538,7 +538,7 @@ def read_params(body: Any) -> dict[str, Any] | None:
         raise WireError("parameters arrived that are none.") from None
 
 
-_READ: dict[str, Callable[[str], Any]] = {
+_READ: dict[str, Callable[[str], object]] = {
     "int": int,
     "float": float,
     "decimal": decimal.Decimal,
@@ -552,7 +552,7 @@ _READ: dict[str, Callable[[str], Any]] = {
 }
 
 
-def _read_param(value: Any) -> Any:
+def _read_param(value: Any) -> object:
     if value is None or isinstance(value, bool | str):
         return value
     ((kind, text),) = value.items()

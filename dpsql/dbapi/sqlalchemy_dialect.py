@@ -49,7 +49,7 @@ class DuckType(types.UserDefinedType[Any]):
         return self.text
 
 
-_TYPES: Mapping[str, Any] = {
+_TYPES: Mapping[str, object] = {
     "BOOLEAN": types.Boolean, "TINYINT": types.SmallInteger, "SMALLINT": types.SmallInteger, "INTEGER": types.Integer,
     "BIGINT": types.BigInteger, "UTINYINT": types.SmallInteger, "USMALLINT": types.Integer, "UINTEGER": types.BigInteger,
     "UBIGINT": types.Numeric(20, 0), "HUGEINT": types.Numeric(38, 0), "UHUGEINT": types.Numeric(39, 0), "FLOAT": types.REAL,
@@ -61,7 +61,7 @@ _TYPES: Mapping[str, Any] = {
 _DECIMAL = re.compile(r"DECIMAL\((\d+), ?(\d+)\)")
 
 
-def find_type(text: str) -> Any:
+def find_type(text: str) -> object:
     """Return SQLAlchemy's type for one of DuckDB's.
 
     >>> find_type("DECIMAL(10,2)"), find_type("INTEGER[]").text
@@ -79,7 +79,7 @@ def find_type(text: str) -> Any:
 class DpsqlCompiler(compiler.SQLCompiler):
     """Writes statements: LIMIT and OFFSET are independent, and ILIKE stays ILIKE."""
 
-    def visit_ilike_case_insensitive_operand(self, element: Any, **given: Any) -> str:
+    def visit_ilike_case_insensitive_operand(self, element: Any, **given: object) -> str:
         return str(element.element._compiler_dispatch(self, **given))
 
     def visit_ilike_op_binary(self, binary: object, operator: object, **given: object) -> str:
@@ -89,7 +89,7 @@ class DpsqlCompiler(compiler.SQLCompiler):
     def visit_not_ilike_op_binary(self, binary: object, operator: object, **given: object) -> str:
         return self._write_ilike(binary, "NOT ILIKE", given)
 
-    def _write_ilike(self, binary: Any, word: str, given: dict[str, Any]) -> str:
+    def _write_ilike(self, binary: Any, word: str, given: dict[str, object]) -> str:
         """Return the comparison, with its escape character if there is one."""
         text = f"{self.process(binary.left, **given)} {word} {self.process(binary.right, **given)}"
         escape = binary.modifiers.get("escape")
@@ -97,7 +97,7 @@ class DpsqlCompiler(compiler.SQLCompiler):
             text if escape is None else f"{text} ESCAPE {self.render_literal_value(escape, types.STRINGTYPE)}"
         )
 
-    def limit_clause(self, select: Any, **given: Any) -> str:
+    def limit_clause(self, select: Any, **given: object) -> str:
         text = ""
         if select._limit_clause is not None:
             text += f"\n LIMIT {self.process(select._limit_clause, **given)}"
@@ -172,7 +172,7 @@ class DpsqlDialect(default.DefaultDialect):
 
     # -- connecting -----------------------------------------------------------------------------------------------
 
-    def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
+    def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, object]]:
         """Parse a URL; ArgumentError if it names no policy or has unknown options."""
         given = _read_query(url, _LOCAL)
         if url.host or url.username or url.password or url.port:
@@ -297,7 +297,7 @@ class DpsqlServerDialect(DpsqlDialect):
     driver = "grpc"
     supports_statement_cache = True
 
-    def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
+    def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, object]]:
         """Parse a URL; ArgumentError if it names no server or has unknown options."""
         given = _read_query(url, _REMOTE)
         tls = given.pop("tls", None)

@@ -463,10 +463,10 @@ def _restore_unsigned(table: pa.Table, kinds: Sequence[object]) -> pa.Table:
 
 _SIZES = ("tinyint", "smallint", "integer", "bigint")
 _PLAIN_IDS = ("varchar", "boolean", "double", *(f"{sign}{size}" for sign in ("", "u") for size in _SIZES))
-_Restorer = Callable[[Any], Any]
+_Restorer = Callable[[object], object]
 
 
-def _restore(restorer: _Restorer, value: Any) -> Any:
+def _restore(restorer: _Restorer, value: object) -> object:
     return None if value is None else restorer(value)
 
 

@@ -217,7 +217,7 @@ class TableSchema:
     unique: frozenset[str] = frozenset()
     references: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     guessed: int = 0
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -94,7 +94,7 @@ class TextProposal:
     """
 
     form: Format
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     types: Mapping[str, str]
     notes: Mapping[str, str] = field(default_factory=dict)
     rows: int = 0

@@ -15,7 +15,6 @@ import difflib
 import re
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any
 
 from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
@@ -252,7 +251,7 @@ _MEANT = (
 
 def explain_unreadable(error: SqlglotParseError, tokens: list[Token], text: str) -> ParseError:
     """Return the refusal of a text that sqlglot can't parse: the unexpected token and its probable meaning."""
-    detail: dict[str, Any] = error.errors[0] if error.errors else {}
+    detail: dict[str, object] = error.errors[0] if error.errors else {}
     highlight = str(detail.get("highlight") or "")
     context = str(detail.get("start_context") or "")
     start = text.find(context + highlight) if highlight else -1

@@ -28,7 +28,7 @@ _NUMBER = re.compile(
 MIN_EPSILON = Fraction(1, 10**15)
 """The least epsilon: a smaller share is useless, and its noise would not fit the machine's integers."""
 
-OptionReader = Callable[..., Any]
+OptionReader = Callable[..., object]
 """Reads a value; a BindError names the option or argument."""
 Readers = Mapping[str, OptionReader]
 _READERS: dict[str, OptionReader] = {}
@@ -276,7 +276,7 @@ class Options:
     nodes: Mapping[str, exp.Expr]
     mode_node: exp.Expr | None = None
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> Any:
         """Return an option's value, or a default."""
         return self.values.get(name, default)
 
@@ -323,13 +323,13 @@ _INSTEAD = {
 
 def read_options(
     pairs: list[tuple[str, exp.Expr, exp.Expr]], readers: Readers, what: str
-) -> tuple[dict[str, Any], dict[str, exp.Expr]]:
+) -> tuple[dict[str, object], dict[str, exp.Expr]]:
     """Read ``(name, value, place)`` triples by a table of readers.
 
     Raises:
         BindError: an unknown or repeated name (with the nearest known one), or a value of the wrong kind.
     """
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     nodes: dict[str, exp.Expr] = {}
     for name, value, place in pairs:
         key = _SPELLED.get(name.lower(), name.lower())

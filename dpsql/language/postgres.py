@@ -16,7 +16,7 @@ import itertools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Literal
+from typing import Literal
 
 import sqlglot
 from sqlglot import exp
@@ -168,7 +168,7 @@ def _list_parameters(tree: exp.Expr) -> list[exp.Expr]:
 
 
 def write_catalog_query(
-    text: str, values: Sequence[Any], relations: Mapping[str, Collection[str]], facts: SessionFacts
+    text: str, values: Sequence[object], relations: Mapping[str, Collection[str]], facts: SessionFacts
 ) -> CatalogQuery:
     """Translate a catalogue query to DuckDB SQL.
 
@@ -221,7 +221,7 @@ def _parse(text: str) -> exp.Expr:
     return found[0]
 
 
-def _make_value(value: Any, number: int) -> exp.Expr:
+def _make_value(value: object, number: int) -> exp.Expr:
     if isinstance(value, list):
         return exp.array(*(make_literal(item, str(number)) for item in value))
     return make_literal(value, str(number))

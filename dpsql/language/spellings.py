@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from sqlglot import exp
 
@@ -183,7 +182,7 @@ def _put(node: exp.Expr, made: exp.Expr) -> None:
     if item and not isinstance(made, exp.Alias):
         name = node.sql(dialect="duckdb", comments=False, normalize_functions="lower")
         made = exp.alias_(made, name, quoted=True, copy=False)
-    span: dict[str, Any] = {key: node.meta[key] for key in ("start", "end") if key in node.meta}
+    span: dict[str, object] = {key: node.meta[key] for key in ("start", "end") if key in node.meta}
     for part in made.walk() if span else ():
         if isinstance(part, exp.Func | exp.Binary):
             part.meta.update({**span, **part.meta})

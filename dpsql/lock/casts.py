@@ -209,7 +209,7 @@ def _operand(cast: Node) -> Node:
     return child
 
 
-def _constant(node: Node) -> Any:
+def _constant(node: Node) -> object:
     """Return the value of a constant inside casts and truncations; None for other operands."""
     while node.get("type") == "OPERATOR_CAST" or node.get("name") == "trunc":
         node = _operand(node)

@@ -311,7 +311,7 @@ class DpsqlMagic(Magics):
             source = given.rest[0] if given.rest and isinstance(given.rest[0], str) else "my.parquet"
             hint = f"add --policy policy.toml; %dpsql policy init {source} -o policy.toml writes a first one."
             raise PolicyError("a session needs the policy that the data owner wrote.", hint=hint)
-        database: Any = given.rest[0] if given.rest else ":memory:"
+        database: object = given.rest[0] if given.rest else ":memory:"
         variable = self._shell.user_ns.get(database) if isinstance(database, str) else None
         if variable is not None and not isinstance(variable, str):
             # an open DuckDB connection, frames by name, or one frame, whose table has the variable's name

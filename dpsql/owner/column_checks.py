@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
 
 from dpsql.numerics.exact_numbers import round_significant, write_number
 from dpsql.policy.model import Column, NameMapping, Policy, Table
@@ -96,7 +95,7 @@ def check_columns(table: Table, schema: Mapping[str, str]) -> Iterator[str]:
             yield f"{table.name}.{name}: {wrong} {proposed}"
 
 
-def _check_zone(column: Column, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _check_zone(column: Column, kind: str) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield errors of a column's time zone, with a better declaration."""
     given = column.collect()
     if column.time_zone is not None and kind != ZONED:
@@ -110,7 +109,7 @@ def _check_zone(column: Column, kind: str) -> Iterator[tuple[str, dict[str, Any]
         )
 
 
-def _check_bounds(name: str, column: Column, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _check_bounds(name: str, column: Column, kind: str) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield errors of a column's bounds, with a better declaration."""
     if column.bounds is None:
         return
@@ -144,7 +143,7 @@ def _widen(low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
     return (Fraction(0), high) if high > 0 else (low, Fraction(0)) if low < 0 else (Fraction(0), Fraction(1))
 
 
-def _check_values(name: str, column: Column, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _check_values(name: str, column: Column, kind: str) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield errors of a column's values, with a better declaration."""
     if column.values is None:
         return
@@ -168,7 +167,7 @@ def _name_kind(value: object) -> str:
     return next((name for kind, name in kinds if isinstance(value, kind)), "times")
 
 
-def _convert(value: Any, sort: str, whole: bool) -> Any:
+def _convert(value: object, sort: str, whole: bool) -> object:
     """Return a value converted to a column's kind; None if it has no such value."""
     text = write_toml({"v": value}).partition("=")[2].strip().strip('"')
     if sort == "text":

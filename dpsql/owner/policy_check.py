@@ -210,7 +210,7 @@ def _write_among(key: str, column: Column) -> str:
     return f"COALESCE(CAST({key} AS VARCHAR) IN ({listed}), FALSE)"
 
 
-def _write_value(value: Any) -> str:
+def _write_value(value: object) -> str:
     """Return a value as the engine casts it to text."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -309,7 +309,7 @@ def find_undecided(path: Path) -> Undecided:
     )
 
 
-def _find_todos(section: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _find_todos(section: Mapping[str, object], keys: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     for key, value in section.items():
         if isinstance(value, Mapping):
             yield from _find_todos(value, (*keys, key))
@@ -341,7 +341,7 @@ class Findings:
     proposals: list[str] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
     counted: list[str] = field(default_factory=list)
-    edits: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    edits: dict[tuple[str, ...], object] = field(default_factory=dict)
     sampled: list[str] = field(default_factory=list)
     lost: bool = False
 
@@ -487,7 +487,9 @@ def write_proposals(policy: str | Path, findings: Findings) -> int:
     return len(findings.edits)
 
 
-def _propose_missing_types(policy: Policy, base: Path, data: Any, findings: Findings, rows: bool) -> Policy:
+def _propose_missing_types(
+    policy: Policy, base: Path, data: object, findings: Findings, rows: bool
+) -> Policy:
     """Return the policy with proposals for missing types, so that the rest can be checked."""
     tables = {}
     for name, table in policy.tables.items():

@@ -92,7 +92,7 @@ class PolicyDraft:
     __repr__ = __str__
 
 
-def init_policy(source: Any, unit: str | None = None, output: str | Path | None = None) -> PolicyDraft:
+def init_policy(source: object, unit: str | None = None, output: str | Path | None = None) -> PolicyDraft:
     """Write a first policy of a source from its schema alone; only of CSV files are the first lines read.
 
     Args:
@@ -170,7 +170,7 @@ def _write_budget() -> Iterator[str]:
     yield _line("max_epsilon_per_query", EPSILON / 2, "the limit of one statement")
 
 
-def _line(key: str, value: Any, comment: str) -> str:
+def _line(key: str, value: object, comment: str) -> str:
     return _comment(write_toml({key: value}, _INLINE).strip(), comment)
 
 
@@ -291,5 +291,5 @@ def _key(name: str) -> str:
     return write_toml({name: 1}).partition(" = ")[0]
 
 
-def _inline(name: str, value: Mapping[str, Any], comment: str) -> str:
+def _inline(name: str, value: Mapping[str, object], comment: str) -> str:
     return _comment(write_toml({name: value}, _INLINE).strip(), comment)

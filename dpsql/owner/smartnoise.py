@@ -98,7 +98,7 @@ def import_smartnoise(
     return Imported(Policy(Budget(epsilon, delta), tables), tuple(notes))
 
 
-def _read(text: str) -> Mapping[str, Any]:
+def _read(text: str) -> Mapping[str, object]:
     try:
         root = json.loads(text)
     except json.JSONDecodeError:
@@ -135,8 +135,8 @@ def _check_keys(given: Iterable[object], keys: str, where: str, what: str) -> No
 
 
 def _tables(
-    node: Mapping[str, Any], path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    node: Mapping[str, object], path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], Mapping[str, object]]]:
     """Yield tables at any depth: nodes with columns, which are nodes with a type."""
     children = {str(key): value for key, value in node.items() if isinstance(value, Mapping)}
     if path and any("type" in child for child in children.values()):
@@ -159,14 +159,14 @@ def _bare(written: str) -> str:
     return written
 
 
-def _type(source: str | None, item: Mapping[str, Any]) -> str | None:
+def _type(source: str | None, item: Mapping[str, object]) -> str | None:
     """Return the type of a column if the source is text; None for sources with types."""
     text = source is not None and source.lower().endswith(tuple(TEXT_KINDS))
     return _TYPES.get(str(item.get("type", "")).lower()) if text else None
 
 
 def _table(
-    name: str, path: tuple[str, ...], node: Mapping[str, Any], source: str | None, notes: list[str]
+    name: str, path: tuple[str, ...], node: Mapping[str, object], source: str | None, notes: list[str]
 ) -> Table | None:
     options = {key: value for key, value in node.items() if not isinstance(value, Mapping)}
     _check_keys(options, _TABLE_KEYS, f"table {path[-1]}", "option")
@@ -216,7 +216,7 @@ def _table(
     return Table(name, source=source, privacy_unit=units[0], max_rows=rows, columns=columns)
 
 
-def _bounds(where: str, item: Mapping[str, Any], notes: list[str]) -> tuple[Any, Any] | None:
+def _bounds(where: str, item: Mapping[str, object], notes: list[str]) -> tuple[Any, Any] | None:
     _check_keys(item, _COLUMN_KEYS, f"column {where}", "attribute")
     kind = str(item.get("type", "")).lower()
     for key, said in (

@@ -83,11 +83,11 @@ def _read_number(text: str) -> Fraction | NotExact:
 class Document:
     """Parsed TOML with its text, and a name for messages."""
 
-    data: Mapping[str, Any]
+    data: Mapping[str, object]
     text: str
     name: str
 
-    def section(self, keys: Keys) -> Mapping[str, Any]:
+    def section(self, keys: Keys) -> Mapping[str, object]:
         """Return the section of these keys; PolicyError if they name a value."""
         found: Any = self.data
         for key in keys:
@@ -139,9 +139,9 @@ class Section:
         mine = (item for item in fields(self) if item.metadata.get("only") == only)
         return [item.name for item in mine if getattr(self, item.name) != item.default]
 
-    def collect(self) -> dict[str, Any]:
+    def collect(self) -> dict[str, object]:
         """Return the fields that differ from their defaults, in order, without the name, which is the section's key."""
-        said: dict[str, Any] = {}
+        said: dict[str, object] = {}
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, Section):
@@ -157,7 +157,7 @@ S = TypeVar("S", bound=Section)
 
 
 def declare_field(
-    read: Callable[[str, Any], Any] | None,
+    read: Callable[[str, Any], object] | None,
     default: object = None,
     *,
     section: type[Section] | None = None,
@@ -226,7 +226,7 @@ def read_section(document: Document, keys: Keys, kind: type[S], **extra: object)
         raise document.error((*keys, *error.keys), message, hint) from None
 
 
-def _read_part(document: Document, keys: Keys, about: Mapping[str, Any], value: object) -> Any:
+def _read_part(document: Document, keys: Keys, about: Mapping[str, Any], value: object) -> object:
     if about["section"] is not None:
         return read_section(document, keys, about["section"])
     if about["sections"] is None:

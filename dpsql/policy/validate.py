@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from dpsql.errors import PolicyError, did_you_mean, find_nearest
 from dpsql.policy.toml import parse_number, write_decimal
@@ -263,10 +263,10 @@ class DateBound(Fraction):
     def __copy__(self) -> DateBound:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> DateBound:
+    def __deepcopy__(self, memo: dict[int, object]) -> DateBound:
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return DateBound, (self.written,)
 
 

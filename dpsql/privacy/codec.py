@@ -29,7 +29,7 @@ class _Codec(NamedTuple):
     """Writes the values of one type as JSON values, and reads them."""
 
     write: Callable[[Any], object]
-    read: Callable[[object], Any]
+    read: Callable[[object], object]
 
 
 def write_record(record: object) -> dict[str, object]:

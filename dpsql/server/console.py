@@ -19,7 +19,7 @@ from contextlib import suppress
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from dpsql.client.channel import is_this_machine, read_secret
 from dpsql.client.wire import Message
@@ -55,7 +55,7 @@ class MetricsPlace:
     token: Path | None = None
     tls: TlsFiles | None = None
 
-    def open(self) -> tuple[socket.socket, dict[str, Any]]:
+    def open(self) -> tuple[socket.socket, dict[str, object]]:
         """Return the listening socket, and the setup of its process.
 
         Raises:
@@ -116,7 +116,7 @@ class Console:
         self._path = place if isinstance(place, Path) else None
         self._socket = None if place is None else open_listener(place, _OWN_MASK, _BACKLOG)
         self._metrics: socket.socket | None = None
-        self._metrics_setup: dict[str, Any] | None = None
+        self._metrics_setup: dict[str, object] | None = None
         if metrics is not None:
             self._metrics, self._metrics_setup = metrics.open()
         self._key = ""
@@ -190,7 +190,7 @@ class Console:
             frames.close()
             self._end_process()
 
-    def _describe(self) -> dict[str, Any]:
+    def _describe(self) -> dict[str, object]:
         """Return the first frame's head: the policies and their ledgers."""
         places = [
             {
@@ -204,7 +204,7 @@ class Console:
         shown = {"page": self._socket is not None, "metrics": self._metrics_setup}
         return {"kind": "setup", "policies": places, "host": host, **shown}
 
-    def _answer(self, asked: Message) -> dict[str, Any]:
+    def _answer(self, asked: Message) -> dict[str, object]:
         """Answer the process."""
         kind = asked.head["kind"]
         if kind == "live":

@@ -15,7 +15,6 @@ import struct
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 from dpsql.client.wire import Message
 
@@ -40,7 +39,7 @@ class Frames:
         self._buffer = bytearray()
         self._unsent = bytearray()
 
-    def send(self, head: dict[str, Any], payload: bytes = b"", *, later: bool = False) -> None:
+    def send(self, head: dict[str, object], payload: bytes = b"", *, later: bool = False) -> None:
         """Send one frame.
 
         Args:

@@ -350,7 +350,7 @@ class _Writer:
         return form.text
 
 
-def _list_fields(value: Any) -> Iterator[tuple[Field[Any], Any]]:
+def _list_fields(value: Any) -> Iterator[tuple[Field[object], Any]]:
     for item in fields(value):
         yield item, getattr(value, item.name)
 

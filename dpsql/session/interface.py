@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from functools import wraps
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
@@ -389,7 +389,7 @@ class AnalystSession(Guarded):
         return drawn
 
     @abstractmethod
-    def _find_pictures(self, what: str) -> dict[str, Any]:
+    def _find_pictures(self, what: str) -> dict[str, object]:
         """Return the figures of a picture."""
 
     @abstractmethod

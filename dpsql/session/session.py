@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -245,7 +244,7 @@ class Session(AnalystSession):
         with line.asking():
             return describe_tables(line)
 
-    def _find_pictures(self, what: str) -> dict[str, Any]:
+    def _find_pictures(self, what: str) -> dict[str, object]:
         from dpsql.report.data import list_pictures
 
         return list_pictures(self._ledger, what)

@@ -778,7 +778,7 @@ class PackedAggregation(FastRoute[pa.Table]):
 
 @dataclass(frozen=True)
 class _Ranges:
-    row: Mapping[str, Any]
+    row: Mapping[str, object]
 
 
 class _Totals:

@@ -125,7 +125,7 @@ def _describe_message(message: Any, fields: tuple[str, ...]) -> None:
             message.oneof_decl.add(name=f"_{name}")
 
 
-def make_message(name: str, **fields: Any) -> Any:
+def make_message(name: str, **fields: object) -> Any:
     """Return a message of the table above.
 
     Raises:
@@ -150,7 +150,7 @@ def read_message(name: str, data: bytes) -> Any:
     return message
 
 
-def pack_message(name: str, **fields: Any) -> bytes:
+def pack_message(name: str, **fields: object) -> bytes:
     """Return the bytes of a message inside an ``Any``, as commands, tickets and actions travel."""
     value = make_message(name, **fields).SerializeToString()
     packed: bytes = make_message("AnyMessage", type_url=_PREFIX + name, value=value).SerializeToString()

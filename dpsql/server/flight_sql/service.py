@@ -107,14 +107,14 @@ def make_tables(catalog: str, names: Sequence[str], schemas: Mapping[str, pa.Sch
         schemas: their columns; None if they aren't wanted.
     """
     count = len(names)
-    columns: list[Any] = [[catalog] * count, [SCHEMA_NAME] * count, list(names), [TABLE_TYPE] * count]
+    columns: list[object] = [[catalog] * count, [SCHEMA_NAME] * count, list(names), [TABLE_TYPE] * count]
     if schemas is None:
         return _make_table(SCHEMAS["CommandGetTables"], columns)
     written = [schemas.get(name, pa.schema([])).serialize().to_pybytes() for name in names]
     return _make_table(TABLES_WITH_SCHEMA, [*columns, written])
 
 
-def make_catalog_table(name: str, command: Any, catalog: str) -> pa.Table:
+def make_catalog_table(name: str, command: object, catalog: str) -> pa.Table:
     """Return the table of another catalogue command; the tables of keys have no rows."""
     schema = SCHEMAS[name]
     rows = {"CommandGetCatalogs": [[catalog]], "CommandGetTableTypes": [[TABLE_TYPE]]}
@@ -125,7 +125,7 @@ def make_catalog_table(name: str, command: Any, catalog: str) -> pa.Table:
     return _make_table(schema, rows.get(name, [[] for _ in schema]))
 
 
-def _make_table(schema: pa.Schema, columns: Sequence[Any]) -> pa.Table:
+def _make_table(schema: pa.Schema, columns: Sequence[object]) -> pa.Table:
     return pa.Table.from_arrays(
         [pa.array(values, f.type) for f, values in zip(schema, columns, strict=True)], schema=schema
     )
@@ -196,14 +196,14 @@ _LIMITS = (*range(541, 556), 557, 558, 559, 560, 561)
 """Limits without a number: 0 says that there is none, or none that is known."""
 
 
-def list_sql_info(version: str, statement_bytes: int) -> dict[int, tuple[int, Any]]:
+def list_sql_info(version: str, statement_bytes: int) -> dict[int, tuple[int, object]]:
     """Return the facts by their numbers: the member of the union, and the value.
 
     Args:
         version: the server's.
         statement_bytes: the largest statement that the owner allows.
     """
-    facts: dict[int, tuple[int, Any]] = dict.fromkeys(_LIMITS, (_BIGINT, 0))
+    facts: dict[int, tuple[int, object]] = dict.fromkeys(_LIMITS, (_BIGINT, 0))
     facts |= dict.fromkeys(TRUE_FACTS, (_BOOL, True))
     facts |= dict.fromkeys(FALSE_FACTS, (_BOOL, False))
     facts |= {number: (_BITMASK, mask) for number, mask in _MASKS.items()}
@@ -227,7 +227,7 @@ def make_sql_info(asked: Iterable[int], version: str, statement_bytes: int) -> p
     facts = list_sql_info(version, statement_bytes)
     wanted = set(asked)
     chosen = [(n, *fact) for n, fact in facts.items() if not wanted or n in wanted]
-    members: list[list[Any]] = [[] for _ in _MEMBERS]
+    members: list[list[object]] = [[] for _ in _MEMBERS]
     offsets = []
     for _, member, value in chosen:
         offsets.append(len(members[member]))
@@ -325,7 +325,7 @@ def cut_batches(table: pa.Table) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(table.schema, batches)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return ends of intervals as JSON values; an infinite end is null."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
@@ -394,7 +394,7 @@ MAX_PARAMETERS = 1000
 _ONE_ROW = "a statement takes one row of values at a time, not {}."
 
 
-def read_parameters(reader: Any, most_bytes: int) -> dict[str, Any]:
+def read_parameters(reader: object, most_bytes: int) -> dict[str, object]:
     """Read the one row of values that a client sends, and return them as JSON values by their columns' names.
 
     Columns whose names are not their own alone are called by their places, from 1.
@@ -436,7 +436,7 @@ def _read_batch(reader: Any) -> pa.RecordBatch | None:
         raise BindError("the values of the parameters can't be read.") from None
 
 
-def _read_value(column: pa.Array) -> Any:
+def _read_value(column: pa.Array) -> object:
     """Return the one value of a column."""
     try:
         value = column[0].as_py()
@@ -503,7 +503,7 @@ class FlightSqlService:
             schema, ticket = self._find_table_schema(name, command), bytes(descriptor.command)
         return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(ticket, [])], -1, -1)
 
-    def find_schema(self, caller: Right, context: Any, descriptor: Any) -> pa.Schema:
+    def find_schema(self, caller: Right, context: object, descriptor: Any) -> pa.Schema:
         """Return the columns of a command's rows. Nothing is spent."""
         name, command = unpack_message(descriptor.command or b"")
         if name == "CommandStatementQuery":
@@ -515,7 +515,7 @@ class FlightSqlService:
             return self._find_table_schema(name, command)
         return write_prepared(self._describe(caller, context, held))
 
-    def fetch(self, caller: Right, context: Any, ticket: bytes) -> flight.RecordBatchStream:
+    def fetch(self, caller: Right, context: object, ticket: bytes) -> flight.RecordBatchStream:
         """Return the rows of a ticket. A statement is paid here."""
         name, command = unpack_message(ticket)
         if name == "TicketStatementQuery":
@@ -525,7 +525,7 @@ class FlightSqlService:
             table = self._make_table(caller, context, name, command)
         return flight.RecordBatchStream(cut_batches(table))
 
-    def put(self, caller: Right, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+    def put(self, caller: Right, context: object, descriptor: Any, reader: object, writer: Any) -> None:
         """Bind the values of a prepared statement's parameters, and send the client the new handle."""
         name, command = unpack_message(descriptor.command or b"")
         if name != "CommandPreparedStatementQuery":
@@ -538,7 +538,7 @@ class FlightSqlService:
 
     # -- actions ------------------------------------------------------------------------------------------------
 
-    def act(self, caller: Right, context: Any, kind: str, body: bytes) -> Iterator[bytes]:
+    def act(self, caller: Right, context: object, kind: str, body: bytes) -> Iterator[bytes]:
         """Yield what an action answers."""
         if kind == "CreatePreparedStatement":
             yield self._prepare(
@@ -564,7 +564,7 @@ class FlightSqlService:
         else:
             raise PrivacyError(_NO_TRANSACTIONS, hint="leave autocommit on.")
 
-    def _prepare(self, caller: Right, context: Any, request: Any) -> bytes:
+    def _prepare(self, caller: Right, context: object, request: Any) -> bytes:
         self._check_transaction(request)
         held = StatementHandle(request.query)
         found = self._describe(caller, context, held)
@@ -612,7 +612,7 @@ class FlightSqlService:
 
     # -- refusals -----------------------------------------------------------------------------------------------
 
-    def _refuse_update(self, caller: Right, context: Any, name: str, command: Any) -> NoReturn:
+    def _refuse_update(self, caller: Right, context: object, name: str, command: Any) -> NoReturn:
         """Refuse an update, with the language's own error if the statement isn't valid."""
         if name == "CommandStatementUpdate":
             self._describe(caller, context, StatementHandle(command.query))
@@ -632,7 +632,7 @@ class FlightSqlService:
 
     # -- tables -------------------------------------------------------------------------------------------------
 
-    def _find_table_schema(self, name: str, command: Any) -> pa.Schema:
+    def _find_table_schema(self, name: str, command: object) -> pa.Schema:
         if name in SCHEMAS:
             return find_catalog_schema(name, command)
         known = {"CommandGetSqlInfo": SQL_INFO_SCHEMA, "CommandGetXdbcTypeInfo": XDBC_SCHEMA}
@@ -640,7 +640,7 @@ class FlightSqlService:
             raise ParseError(_NO_PLANS if "Substrait" in name else _READ_ONLY, hint="send a query as SQL.")
         return known[name]
 
-    def _make_table(self, caller: Right, context: Any, name: str, command: Any) -> pa.Table:
+    def _make_table(self, caller: Right, context: object, name: str, command: Any) -> pa.Table:
         """Return the rows of a command of browsing."""
         self._find_table_schema(name, command)
         policy = caller.queue.edition.policy
@@ -658,12 +658,12 @@ class FlightSqlService:
 
     # -- the worker ---------------------------------------------------------------------------------------------
 
-    def _describe(self, caller: Right, context: Any, held: StatementHandle) -> Description:
+    def _describe(self, caller: Right, context: object, held: StatementHandle) -> Description:
         """Return the columns of a statement, those of its parameters, and its price."""
         asked = {"text": held.text, "bound": held.bound}
         return read_statement_description(self._ask_value(caller, context, "describe", asked).head)
 
-    def _run(self, caller: Right, context: Any, held: StatementHandle) -> Result:
+    def _run(self, caller: Right, context: object, held: StatementHandle) -> Result:
         """Answer a statement; of several, the last one's result is given."""
         reader = ResultReader()
         for message in self._ask(caller, context, "run", {"text": held.text, "bound": held.bound}, held.mark):
@@ -672,7 +672,7 @@ class FlightSqlService:
         results = reader.results()
         return results[-1] if results else Result(pa.table({}))
 
-    def _ask_value(self, caller: Right, context: Any, operation: str, head: Head) -> Message:
+    def _ask_value(self, caller: Right, context: object, operation: str, head: Head) -> Message:
         messages = self._ask(caller, context, operation, head)
         found = next((message for message in messages if message.head["kind"] == "value"), None)
         if found is None:
@@ -693,7 +693,7 @@ class FlightSqlService:
         return arrived
 
     @contextmanager
-    def _stoppable(self, caller: Right, context: Any, call: AnalystCall, mark: str) -> Iterator[None]:
+    def _stoppable(self, caller: Right, context: object, call: AnalystCall, mark: str) -> Iterator[None]:
         """Stop a call within the block, where its client goes away or cancels it."""
         key, ended = (caller.served.name, caller.queue.analyst, mark), threading.Event()
         watching = threading.Thread(
