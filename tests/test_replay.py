@@ -599,13 +599,9 @@ def test_what_was_noted_of_a_question_decides_nothing(folder: Path) -> None:
 
 OLD = Path(__file__).parent / "ledger" / "by_statement.sql"
 OLD_POLICY = """
-[budget]
-epsilon = 3
-delta = 1e-6
-default_epsilon = 0.25
-[tables.people]
-privacy_unit = "id"
-max_rows = 1
+budget = { epsilon = 3, delta = 1e-6, default_epsilon = 0.25 }
+[tables]
+people = { privacy_unit = "id", max_rows = 1 }
 """
 
 

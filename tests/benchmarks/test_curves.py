@@ -26,26 +26,12 @@ THREADS = sorted({1, 2, os.cpu_count() or 1}) if (os.cpu_count() or 1) > 1 else 
 WIDEST = 10
 """The millions of rows over which threads are compared; all else has as many as the machine."""
 POLICY = """
-[budget]
-epsilon = 1e6
-delta = 1e-2
-accountant = "basic"
-default_epsilon = 1
-default_delta = 1e-6
-[tables.integers]
-source = "visits"
-privacy_unit = "number"
-max_rows_per_group = 20
-max_groups = 3
-columns.c10.values = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
-columns.amount.bounds = [0, 100]
-[tables.texts]
-source = "visits"
-privacy_unit = "text"
-max_rows_per_group = 20
-max_groups = 3
-columns.c10.values = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
-columns.amount.bounds = [0, 100]
+budget = { epsilon = 1e6, delta = 1e-2, accountant = "basic", default_epsilon = 1, default_delta = 1e-6 }
+[tables]
+integers = { source = "visits", privacy_unit = "number", max_rows_per_group = 20, max_groups = 3, \
+    columns.c10.values = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], columns.amount.bounds = [0, 100] }
+texts = { source = "visits", privacy_unit = "text", max_rows_per_group = 20, max_groups = 3, \
+    columns.c10.values = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], columns.amount.bounds = [0, 100] }
 """
 CASES = {
     "total": (

@@ -19,32 +19,14 @@ from tests.support.benchmarks import PEERS, Benchmarks, Figure, alternate
 pytestmark = pytest.mark.benchmark
 ROWS, UNITS, FEWER = 10_000_000, 1_000_000, 1_000_000
 _POLICY = """
-[budget]
-epsilon = 1e6
-delta = 1e-2
-accountant = "basic"
-default_epsilon = 1
-default_delta = 1e-6
-[tables.rows]
-source = "visits"
-privacy_unit = "ROW"
-[tables.rows.columns]
-c10 = { values = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9] }
-amount = { bounds = [0, 100] }
-[tables.users]
-source = "visits"
-privacy_unit = "user_id"
-max_rows_per_group = 20
-max_groups = 3
-[tables.users.columns]
-c10 = { values = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9] }
-amount = { bounds = [0, 100] }
-[tables.million]
-privacy_unit = "ROW"
-columns.amount.bounds = [0, 100]
-[tables.tiny]
-privacy_unit = "user_id"
-max_rows = 20
+budget = { epsilon = 1e6, delta = 1e-2, accountant = "basic", default_epsilon = 1, default_delta = 1e-6 }
+[tables]
+rows = { source = "visits", privacy_unit = "ROW", columns = { c10 = { values = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9] }, \
+    amount = { bounds = [0, 100] } } }
+users = { source = "visits", privacy_unit = "user_id", max_rows_per_group = 20, max_groups = 3, columns = { \
+    c10 = { values = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9] }, amount = { bounds = [0, 100] } } }
+million = { privacy_unit = "ROW", columns.amount.bounds = [0, 100] }
+tiny = { privacy_unit = "user_id", max_rows = 20 }
 """
 
 

@@ -65,21 +65,11 @@ def test_iqr_against_quantile_cont(
 
 
 POLICY = """
-[budget]
-epsilon = 1e6
-delta = 1e-3
-accountant = "basic"
-[tables.visits]
-privacy_unit = "user_id"
-max_rows = 100
-[tables.visits.columns]
-amount = { bounds = [0, 1000] }
-score = { bounds = [0, 100] }
-[tables.rows]
-source = "amounts"
-privacy_unit = "ROW"
-[tables.rows.columns]
-amount = { bounds = [0, 1000] }
+budget = { epsilon = 1e6, delta = 1e-3, accountant = "basic" }
+[tables]
+visits = { privacy_unit = "user_id", max_rows = 100, columns = { amount = { bounds = [0, 1000] }, \
+    score = { bounds = [0, 100] } } }
+rows = { source = "amounts", privacy_unit = "ROW", columns = { amount = { bounds = [0, 1000] } } }
 """
 TARGET = 6
 MISSED = (

@@ -13,22 +13,12 @@ from tests.support import inside
 from tests.support.own_process import read_found, run_apart
 
 POLICY = """
-[budget]
-epsilon = 1e9
-delta = 0.5
-accountant = "basic"
-default_delta = 1e-6
-[tables.visits]
-source = "part*.parquet"
-privacy_unit = "unit"
-max_rows = 8
-columns.unit = { type = "UBIGINT" }
-columns.item = { type = "INTEGER" }
-columns.amount = { type = "DOUBLE", bounds = [0, 40] }
-columns.note = { type = "VARCHAR" }
-[tables.prices]
-public = true
-source = "prices.parquet"
+budget = { epsilon = 1e9, delta = 0.5, accountant = "basic", default_delta = 1e-6 }
+[tables]
+visits = { source = "part*.parquet", privacy_unit = "unit", max_rows = 8, columns.unit = { type = "UBIGINT" }, \
+    columns.item = { type = "INTEGER" }, columns.amount = { type = "DOUBLE", bounds = [0, 40] }, \
+    columns.note = { type = "VARCHAR" } }
+prices = { public = true, source = "prices.parquet" }
 """
 PTR = "SELECT WITH PTR OPTIONS (max_rows_contributed = 2, epsilon = 100)"
 BLOCKS = "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 100, bounds = (0, 40), {more}combine = 'mean')"

@@ -16,13 +16,10 @@ from dpsql.errors import BindError
 from dpsql.policy.model import Policy
 
 POLICY = """
-[budget]
-epsilon = 1000
-[tables.visits]
-privacy_unit = "person"
-max_rows = 1
-[tables.plans]
-public = true
+budget = { epsilon = 1000 }
+[tables]
+visits = { privacy_unit = "person", max_rows = 1 }
+plans = { public = true }
 """
 CLOCK = {
     "ago", "current_date", "current_localtime", "current_localtimestamp", "get_current_time", "get_current_timestamp",

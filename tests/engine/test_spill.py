@@ -27,12 +27,9 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes and signals ar
 
 POLICY = Policy.loads(
     """
-[budget]
-epsilon = 10
-[tables.visits]
-source = "visits.parquet"
-privacy_unit = "unit"
-max_rows = 1
+budget = { epsilon = 10 }
+[tables]
+visits = { source = "visits.parquet", privacy_unit = "unit", max_rows = 1 }
 """
 )
 SPILLING = "SELECT COUNT(*) AS n FROM (SELECT unit, note, COUNT(*) FROM visits GROUP BY ALL) AS t"

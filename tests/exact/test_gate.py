@@ -98,18 +98,9 @@ def test_a_value_that_the_writer_leaves_out_is_an_error() -> None:
 
 
 POLICY = """
-[budget]
-epsilon = 1e12
-delta = 0.1
-accountant = "basic"
-default_epsilon = 1e8
-default_delta = 1e-9
-[tables.t]
-privacy_unit = "id"
-max_rows = 1
-max_groups = 1
-[tables.t.columns]
-i = { bounds = [-10, 10] }
+budget = { epsilon = 1e12, delta = 0.1, accountant = "basic", default_epsilon = 1e8, default_delta = 1e-9 }
+[tables]
+t = { privacy_unit = "id", max_rows = 1, max_groups = 1, columns = { i = { bounds = [-10, 10] } } }
 """
 
 

@@ -19,31 +19,15 @@ from dpsql.privacy.periods import PAYING_PARTS, Days, find_day_after, find_first
 from tests.support import inside
 
 POLICY = """
-[budget]
-epsilon = 9
-per_period = true
-accountant = "basic"
-default_epsilon = 1
-[tables.visits]
-privacy_unit = "pid"
-privacy_period = "date_trunc('month', day)"
-data_from = 2024-01-01
-data_until = 2024-12-31
-max_rows = 3
-[tables.items]
-privacy_unit = "vid -> visits.vid, pid"
-max_rows = 3
-[tables.weeks]
-privacy_unit = "pid"
-privacy_period = "date_trunc('week', ts)"
-data_from = 2024-01-01
-data_until = 2024-12-31
-max_rows = 3
-[tables.whole]
-privacy_unit = "pid"
-max_rows = 3
-[tables.wards]
-public = true
+budget = { epsilon = 9, per_period = true, accountant = "basic", default_epsilon = 1 }
+[tables]
+visits = { privacy_unit = "pid", privacy_period = "date_trunc('month', day)", data_from = 2024-01-01, \
+    data_until = 2024-12-31, max_rows = 3 }
+items = { privacy_unit = "vid -> visits.vid, pid", max_rows = 3 }
+weeks = { privacy_unit = "pid", privacy_period = "date_trunc('week', ts)", data_from = 2024-01-01, \
+    data_until = 2024-12-31, max_rows = 3 }
+whole = { privacy_unit = "pid", max_rows = 3 }
+wards = { public = true }
 """
 TABLES = """
 CREATE TABLE visits(pid BIGINT, vid BIGINT, day DATE, left_on DATE, ward VARCHAR);

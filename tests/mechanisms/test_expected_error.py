@@ -16,18 +16,10 @@ from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
 
 POLICY = """
-[budget]
-epsilon = 100
-delta = 1e-3
-accountant = "basic"
-max_epsilon_per_query = 4
-[tables.t]
-privacy_unit = "u"
-max_rows_per_group = 2
-max_groups = 3
-[tables.t.columns]
-x = { bounds = [0, 10] }
-k = { values = [1, 2, 3] }
+budget = { epsilon = 100, delta = 1e-3, accountant = "basic", max_epsilon_per_query = 4 }
+[tables]
+t = { privacy_unit = "u", max_rows_per_group = 2, max_groups = 3, columns = { x = { bounds = [0, 10] }, \
+    k = { values = [1, 2, 3] } } }
 """
 
 

@@ -14,15 +14,9 @@ import dpsql
 from dpsql.client.wire import WireError, _read_errors
 
 POLICY = """
-[budget]
-epsilon = 1e9
-delta = 1e-2
-accountant = "basic"
-[tables.t]
-privacy_unit = "u"
-[tables.t.columns]
-x = { bounds = [0, 10] }
-k = { values = [0, 1, 2, 3] }
+budget = { epsilon = 1e9, delta = 1e-2, accountant = "basic" }
+[tables]
+t = { privacy_unit = "u", columns = { x = { bounds = [0, 10] }, k = { values = [0, 1, 2, 3] } } }
 """
 CAPS = "max_rows_contributed = AUTO"
 AUTO = "contribution_bounds_per_row => AUTO"

@@ -29,25 +29,12 @@ from dpsql.mechanisms.per_group import GaussianNoise, JointGaussianNoise, Laplac
 from tests.support.goodness import fixed
 
 POLICY = """
-[budget]
-epsilon = 1000
-delta = 1e-3
-accountant = "basic"
-[tables.t]
-privacy_unit = "u"
-max_rows = 1
-max_groups = 1
-[tables.t.columns]
-x = { bounds = [0, 8] }
-y = { bounds = [-4, 4] }
-k = { values = [1, 2] }
-[tables.more]
-privacy_unit = "u"
-max_rows_per_group = 2
-max_groups = 1
-columns.x.bounds = [0, 10]
-[tables.pub]
-public = true
+budget = { epsilon = 1000, delta = 1e-3, accountant = "basic" }
+[tables]
+t = { privacy_unit = "u", max_rows = 1, max_groups = 1, columns = { x = { bounds = [0, 8] }, y = { bounds = [-4, 4] }, \
+    k = { values = [1, 2] } } }
+more = { privacy_unit = "u", max_rows_per_group = 2, max_groups = 1, columns.x.bounds = [0, 10] }
+pub = { public = true }
 """
 
 

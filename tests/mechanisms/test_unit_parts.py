@@ -23,23 +23,11 @@ from tests.support import inside
 from tests.support.parts import count_parts
 
 POLICY = """
-[budget]
-epsilon = 1e9
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1e6
-default_delta = 1e-6
-[tables.t]
-privacy_unit = "who"
-max_rows_per_group = 3
-max_groups = 2
-[tables.t.columns]
-ward = { values = ["A", "B", "it's"] }
-x = { bounds = [-3, 10] }
-y = { bounds = [0.5, 1] }
-[tables.plain]
-source = "t"
-privacy_unit = "ROW"
+budget = { epsilon = 1e9, delta = 0.5, accountant = "basic", default_epsilon = 1e6, default_delta = 1e-6 }
+[tables]
+t = { privacy_unit = "who", max_rows_per_group = 3, max_groups = 2, columns = { \
+    ward = { values = ["A", "B", "it's"] }, x = { bounds = [-3, 10] }, y = { bounds = [0.5, 1] } } }
+plain = { source = "t", privacy_unit = "ROW" }
 """
 STATEMENTS = [
     "SELECT COUNT(*), COUNT(x), SUM(x), AVG(y) FROM t",

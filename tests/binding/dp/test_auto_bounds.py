@@ -178,14 +178,9 @@ def test_the_lock_proves_that_bounds_are_found_from_one_row_of_each_unit(
         "CREATE TABLE t AS SELECT i // 5 AS id, 50.0 + i % 7 AS x, i % 2 AS g FROM range(20000) AS r(i)"
     )
     policy = dpsql.Policy.loads("""
-        [budget]
-        epsilon = 100
-        [tables.t]
-        privacy_unit = "id"
-        max_rows = 5
-        max_groups = 2
-        [tables.t.columns]
-        g = { values = [0, 1] }
+        budget = { epsilon = 100 }
+        [tables]
+        t = { privacy_unit = "id", max_rows = 5, max_groups = 2, columns = { g = { values = [0, 1] } } }
     """)
     call = "AVG(x, contribution_bounds_per_row => AUTO) AS m FROM t"
     for text in (f"SELECT {call}", f"SELECT g, {call} GROUP BY g"):

@@ -8,18 +8,10 @@ import pytest
 import dpsql
 
 POLICY = """
-[budget]
-epsilon = 1e30
-per_period = true
-default_epsilon = 1e6
-[tables.visits]
-source = "visits.parquet"
-privacy_unit = "pid"
-privacy_period = "date_trunc('year', day)"
-data_from = 2012-01-01
-data_until = 2013-12-31
-max_rows = 1000
-columns.day.type = "DATE"
+budget = { epsilon = 1e30, per_period = true, default_epsilon = 1e6 }
+[tables]
+visits = { source = "visits.parquet", privacy_unit = "pid", privacy_period = "date_trunc('year', day)", \
+    data_from = 2012-01-01, data_until = 2013-12-31, max_rows = 1000, columns.day.type = "DATE" }
 """
 
 

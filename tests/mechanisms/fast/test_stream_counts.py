@@ -110,24 +110,11 @@ def test_what_is_no_integer_is_a_wrong_plan() -> None:
 
 
 POLICY = """
-[budget]
-epsilon = 1e9
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1e7
-[tables.t]
-privacy_unit = "ROW"
-[tables.t.columns]
-i = { bounds = [-20, 30] }
-b = { bounds = [-20, 30] }
-d = { bounds = [-20, 30] }
-m = { bounds = [-20, 30] }
-[tables.u]
-source = "t"
-privacy_unit = "who"
-max_rows = 5
-[tables.u.columns]
-i = { bounds = [-20, 30] }
+budget = { epsilon = 1e9, delta = 0.5, accountant = "basic", default_epsilon = 1e7 }
+[tables]
+t = { privacy_unit = "ROW", columns = { i = { bounds = [-20, 30] }, b = { bounds = [-20, 30] }, \
+    d = { bounds = [-20, 30] }, m = { bounds = [-20, 30] } } }
+u = { source = "t", privacy_unit = "who", max_rows = 5, columns = { i = { bounds = [-20, 30] } } }
 """
 
 

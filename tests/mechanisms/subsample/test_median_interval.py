@@ -196,13 +196,9 @@ def test_coordinates_with_a_delta_have_more_than_equal_parts(length: int, gain: 
 @pytest.fixture
 def session() -> Iterator[dpsql.Session]:
     policy = """
-        [budget]
-        epsilon = 100
-        delta = 1e-4
-        accountant = "basic"
-        [tables.t]
-        privacy_unit = "u"
-        max_rows = 1
+        budget = { epsilon = 100, delta = 1e-4, accountant = "basic" }
+        [tables]
+        t = { privacy_unit = "u", max_rows = 1 }
     """
     with duckdb.connect() as con:
         con.execute("CREATE TABLE t AS SELECT i AS u, (i * 7919 % 1000)::DOUBLE AS x FROM range(8000) r(i)")
