@@ -341,7 +341,7 @@ class Findings:
     proposals: list[str] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
     counted: list[str] = field(default_factory=list)
-    edits: dict[tuple[str, ...], object] = field(default_factory=dict)
+    edits: dict[tuple[str, ...], Any] = field(default_factory=dict)
     sampled: list[str] = field(default_factory=list)
     lost: bool = False
 
@@ -487,9 +487,7 @@ def write_proposals(policy: str | Path, findings: Findings) -> int:
     return len(findings.edits)
 
 
-def _propose_missing_types(
-    policy: Policy, base: Path, data: object, findings: Findings, rows: bool
-) -> Policy:
+def _propose_missing_types(policy: Policy, base: Path, data: Any, findings: Findings, rows: bool) -> Policy:
     """Return the policy with proposals for missing types, so that the rest can be checked."""
     tables = {}
     for name, table in policy.tables.items():
