@@ -272,8 +272,11 @@ def look_at_travels(session: dpsql.Session, spark: Any, cluster: Cluster, folder
     for text, lent in texts:
         found |= {mark for mark in marks if mark in text.encode()}
         if lent == "{}":
-            rdd = own.sql(text)._jdf.queryExecution().toRdd()
-            content = bytes(serialise.serialize(rdd, virtual.scala.reflect.ClassTag.Object()).array())
+            buffer = virtual.java.io.ByteArrayOutputStream()  # tasks are serialised by Java, as here
+            virtual.java.io.ObjectOutputStream(buffer).writeObject(
+                own.sql(text)._jdf.queryExecution().toRdd()
+            )
+            content = bytes(buffer.toByteArray())
             size += len(content)
             found |= {mark for mark in marks if mark in content}
     own.conf.set("spark.sql.adaptive.enabled", "true")
