@@ -264,11 +264,8 @@ def look_at_travels(session: dpsql.Session, spark: Any, cluster: Cluster, folder
     marks = [EPSILON.encode(), b"policy.toml", b".ledger", b"epsilon", b"default_delta"]
     own, virtual = engine._session, spark.sparkContext._jvm
     own.conf.set("spark.sql.adaptive.enabled", "false")  # so that a plan is made without being run
-    serialise, size, found = (
-        virtual.org.apache.spark.SparkEnv.get().closureSerializer().newInstance(),
-        0,
-        set(),
-    )
+    size: int = 0
+    found: set[bytes] = set()
     for text, lent in texts:
         found |= {mark for mark in marks if mark in text.encode()}
         if lent == "{}":
