@@ -204,7 +204,7 @@ def _parse(text: str) -> exp.Expr:
     for schema, dot in itertools.pairwise(tokens):
         if schema.text.lower() == "pg_catalog" and dot.text == ".":
             signs[schema.start : dot.end + 1] = " " * (dot.end + 1 - schema.start)
-        if schema.text.upper() in ("AS", ".") and dot.text.upper() in _VERBS:  # a name here
+        if schema.text.upper() in ("AS", ".") and text[dot.start : dot.end + 1].upper() in _VERBS:  # a name
             signs[dot.start], signs[dot.end] = f'"{signs[dot.start]}', f'{signs[dot.end]}"'
     for word, opening, closing in zip(tokens, tokens[1:], tokens[2:], strict=False):
         if opening.text + closing.text == "[]" and word.text.lower().startswith(("reg", "oid", "name")):
