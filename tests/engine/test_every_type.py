@@ -94,6 +94,13 @@ ARROW: dict[str, Make] = {
     "wide decimals in lists": lambda: pa.array([[decimal.Decimal(1)]] * N, pa.list_(pa.decimal256(50, 2))),
     "moments in lists": lambda: pa.array([[1]] * N, pa.list_(pa.timestamp("us", "UTC"))),
 }  # fmt: skip
+for _name, _reads in {
+    "json": hasattr(pa, "json_"),  # since pyarrow 19
+    "empty struct": duckdb.__version__ >= "2",  # DuckDB 1.5 does not read these two
+    "bool8": duckdb.__version__ >= "2",
+}.items():
+    if not _reads:
+        del ARROW[_name]
 
 
 def days(**more: Any) -> Any:
