@@ -164,6 +164,8 @@ class Statement:
     limit: int | None = None
     release: str = ""
     step: ReleaseStep = ""
+    named: Span = (0, 0)
+    """The span of the release's name."""
     definition: Span = (0, 0)
     """The span of the query of CREATE RELEASE."""
     synthetic: bool = False
@@ -492,10 +494,12 @@ def _release(
     word = tokens[0].text.upper()
     if not any(map(_is_path_part, tokens[at : at + 1])):
         raise token_error(_token_at(tokens, at), "a release needs a name.", _VIEWS[word])
-    name = str(tokens[at].text)
+    name, named = str(tokens[at].text), (tokens[at].start, tokens[at].end + 1)
     if word != "CREATE":
         _nothing_after(tokens, at + 1)
-        return Statement("drop" if word == "DROP" else "query", text, span, release=name, step=step)
+        return Statement(
+            "drop" if word == "DROP" else "query", text, span, release=name, step=step, named=named
+        )
     if len(tokens) < at + 3 or tokens[at + 1].text.upper() != "AS":
         what = "AS and a query follow a release's name."
         raise token_error(_token_at(tokens, at + 1), what, _FIRST_RELEASE)
@@ -507,7 +511,7 @@ def _release(
     made = _statement(query, text, params)
     if made.kind != "query" or made.keep or made.release or made.synthetic:
         raise token_error(query[0], "a release is of a query's answer.", _FIRST_RELEASE)
-    return replace(made, span=span, release=name, step=step, definition=made.span)
+    return replace(made, span=span, release=name, step=step, named=named, definition=made.span)
 
 
 def _describe(tokens: list[Token], text: str, span: Span) -> Statement:

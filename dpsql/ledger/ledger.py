@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import field, replace
 from datetime import timedelta
 from fractions import Fraction
@@ -632,6 +632,12 @@ class Ledger:
             check_published(entry, ANSWERED + name, answer)
         assert entry is not None
         return PublishedRelease(definition, answer, entry.when)
+
+    @contextmanager
+    def hold_releases(self, wait: Callable[[], None]) -> Iterator[None]:
+        """Let one session at a time draw releases within the block; ``wait`` is called until no other does."""
+        with nullcontext() if self.path is None else state_files.hold_releases(self.path, wait):
+            yield
 
     def list_releases(self) -> list[str]:
         """Return the folded names of the releases, the first made first."""

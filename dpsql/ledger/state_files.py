@@ -33,7 +33,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
@@ -497,6 +497,30 @@ def keep_servers_away(ledger: Path) -> Iterator[None]:
                 f"A server has the ledger {ledger}, and would go on with the file that it opened.",
                 hint="stop the server, restore, and start it again.",
             )
+        yield
+
+
+@contextmanager
+def hold_releases(ledger: Path, wait: Callable[[], None]) -> Iterator[None]:
+    """Let one session at a time draw releases within the block: the next one finds the answers that this one pays for.
+
+    ``wait`` is called until no other session does. Where the folder can't be written or locked, none waits.
+    """
+    with ExitStack() as held:
+        with suppress(OSError, LedgerError):
+            place = make_folder(ledger) / "refreshing"
+            descriptor = os.open(place, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, OWNER_ONLY)
+            held.callback(os.close, descriptor)
+            while fcntl is not None:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    wait()
+                    continue
+                held.callback(
+                    fcntl.flock, descriptor, fcntl.LOCK_UN
+                )  # a forked process has the descriptor, too
+                break
         yield
 
 

@@ -13,8 +13,9 @@ A price is named only for plans that would run.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import field, replace
 from fractions import Fraction
@@ -417,6 +418,21 @@ class Pipeline:
         for one in prepared:
             one.debited = number if one.debit is not None else None
         return ticket
+
+    @contextmanager
+    def drawing_release(self, statement: Statement, bound: Bound) -> Iterator[None]:
+        """Let no other session draw a release within the block, if the statement does."""
+
+        def wait() -> None:
+            with self.turn.give_up():
+                time.sleep(POLL_SECONDS)
+            check_stop()
+
+        with ExitStack() as held:
+            if statement.kind == "query" and isinstance(bound, Plan) and bound.draft is not None:
+                with before_payment():
+                    held.enter_context(self.ledger.hold_releases(wait))
+            yield
 
     @contextmanager
     def answering(self, prepared: Sequence[PreparedPlan]) -> Iterator[None]:

@@ -132,7 +132,7 @@ class Releases:
             return self._read_new(statement, name, there, cell)
         if statement.step != "drop if there" and there is None:
             hint = did_you_mean(name, self._ledger.list_releases()) or "write SHOW RELEASES: it lists all."
-            raise BindError(f"there is no release {statement.release}.", hint=hint, span=statement.span)
+            raise BindError(f"there is no release {statement.release}.", hint=hint, span=statement.named)
         if statement.step != "refresh":
             cell.releases[name] = None
             return None
@@ -162,7 +162,7 @@ class Releases:
                 f"CREATE OR REPLACE RELEASE {shown} ... replaces it, REFRESH RELEASE {shown} draws it again."
             )
             raise BindError(
-                f"the release {statement.release} is there already.", hint=hint, span=statement.span
+                f"the release {statement.release} is there already.", hint=hint, span=statement.named
             )
         assert statement.tree is not None
         for used, node in list_table_names(statement.tree).items():
@@ -188,7 +188,7 @@ class Releases:
         elif fold(name) in self._kept.by_name:
             what = f"{name} is a kept result of this session, and no release takes its name."
         if what:
-            raise BindError(what, hint="give the release another name, such as daily.", span=statement.span)
+            raise BindError(what, hint="give the release another name, such as daily.", span=statement.named)
 
     def finish_draft(self, plan: Plan, draft: ReleaseDraft, cell: OpenCell) -> Plan:
         """Return the plan of a release, with its draft; later statements of the cell see its columns."""

@@ -137,7 +137,7 @@ class Session(AnalystSession):
                             bound = line.admit(
                                 statement, line.reopen(cell)
                             )  # the predicted results are replaced by the real ones
-                    with noting(line, statement.source, bound):
+                    with line.drawing_release(statement, bound), noting(line, statement.source, bound):
                         results.append(self._answer_one(statement, bound, fresh, alone))
                     if isinstance(bound, Plan) and bound.draft is not None and statement.kind == "query":
                         line.releases.publish(statement, bound, results[-1])

@@ -25,6 +25,7 @@ from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.state_files import place_side_file
 from dpsql.ledger.upkeep import forget_before, verify_ledger
 from dpsql.session import releases
+from dpsql.session.pipeline import Pipeline
 
 POLICY = """
 [budget]
@@ -302,6 +303,49 @@ def test_two_sessions_at_once(opened: Open) -> None:
     assert not errors
     assert spent(one) == 3
     assert one.sql("FROM daily").fetchall() == other.sql("FROM daily").fetchall()
+
+
+def test_the_second_of_two_refreshes_at_once_waits_and_pays_nothing(
+    opened: Open, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = opened()
+    first.sql(DAILY)
+    write_visits(folder, 500)
+    both = threading.Barrier(2)
+    draw = Pipeline.release
+
+    def release(*given: Any) -> None:
+        with suppress(threading.BrokenBarrierError):  # only those who draw at once meet here
+            both.wait(1)
+        draw(*given)
+
+    monkeypatch.setattr(Pipeline, "release", release)
+    sessions, losses = [opened(), opened()], list[str]()
+    threads = [
+        threading.Thread(target=lambda s=s: losses.append(s.sql("REFRESH RELEASE daily").loss))
+        for s in sessions
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(losses) == ["no charge", "ε=1"]
+    assert spent(first) == 2
+
+
+def test_an_error_about_a_name_underlines_the_name(opened: Open) -> None:
+    session = opened()
+    session.sql(DAILY)
+    for text in (
+        "REFRESH RELEASE dayly",
+        "DROP RELEASE dayly",
+        DAILY,
+        "CREATE RELEASE visits AS SELECT 1 AS a",
+    ):
+        name = text.split()[2]
+        with pytest.raises(dpsql.BindError) as caught:
+            session.sql(f"SELECT 1 AS a; {text}")
+        assert caught.value.excerpt()[-1].count("^") == len(name), text
 
 
 def test_what_changes_meanwhile_is_not_overwritten(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
