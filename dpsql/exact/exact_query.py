@@ -34,6 +34,7 @@ from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.contribution_caps import ClippedValue
 from dpsql.mechanisms.fast import packed_aggregation as packed
 from dpsql.mechanisms.fast.packed_aggregation import CodedUnit, PackedRoute
+from dpsql.mechanisms.queries import As, Join, Query, Select, Source, Subquery
 from dpsql.mechanisms.unit_parts import KEY_PART_COLUMN, write_key_part, write_part
 from dpsql.mechanisms.unit_parts import UNITS_COLUMN as UNITS_COLUMN
 
@@ -60,7 +61,7 @@ class GroupKey:
 class PublicGroups:
     """A query of all public groups, their largest number (None: unknown), and their origin."""
 
-    sql: str
+    query: Query
     size: int | None
     origin: str
     nullable: bool = False
@@ -75,6 +76,11 @@ class PublicGroups:
     """The most of them that one unit may be in, if its period decides that; the number of groups then doesn't matter."""
 
     @property
+    def sql(self) -> str:
+        """The query's text."""
+        return self.query.sql
+
+    @property
     def most(self) -> int | None:
         """The most groups that one unit may be in; None if unknown."""
         return self.size if self.per_unit is None else self.per_unit
@@ -85,12 +91,14 @@ class PublicGroups:
         """Return a condition that these values of the keys are a public group; ``groups``: the query's name, if any."""
         if self.nullable:
             pairs = zip(values, keys, strict=True)
-            same = " AND ".join(f"g.{key.name} IS NOT DISTINCT FROM {value}" for value, key in pairs)
-            return f"EXISTS (SELECT 1 FROM {groups or f'({self.sql})'} AS g WHERE {same})"
-        groups = groups or f"({self.sql}) AS {alias}"
+            same = tuple(f"g.{key.name} IS NOT DISTINCT FROM {value}" for value, key in pairs)
+            source: Source = Subquery(self.query, "g") if groups is None else As(groups, "g")
+            return f"EXISTS ({Select('1', source, where=same)})"
+        names = ", ".join(key.name for key in keys)
+        source = groups or Subquery(self.query, alias)
         if len(values) == 1:
-            return f"{values[0]} IN (SELECT {keys[0].name} FROM {groups})"
-        return f"({', '.join(values)}) IN (SELECT ({', '.join(key.name for key in keys)}) FROM {groups})"
+            return f"{values[0]} IN ({Select(names, source)})"
+        return f"({', '.join(values)}) IN ({Select(f'({names})', source)})"
 
     def joins(self, keys: Sequence[GroupKey], left: str, right: str) -> str:
         """Return a condition that two relations have equal keys, NULL-safe if a key may be NULL."""
@@ -372,7 +380,7 @@ class Exact:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def rows(self, inside: bool | None = None, in_parts: bool = False) -> str:
+    def rows(self, inside: bool | None = None, in_parts: bool = False) -> Select:
         """Return a query of the rows with the values of aggregates.
 
         Args:
@@ -395,7 +403,7 @@ class Exact:
         """The text after FROM, which a block's texts share."""
         return self.bound.sql
 
-    def held(self, value: str, groups: int, in_parts: bool = False) -> str:
+    def held(self, value: str, groups: int, in_parts: bool = False) -> Select:
         """Return a query of the bounded rows for mechanisms that need them: the keys, and ``value`` as ``v``.
 
         Under a row budget a unit has that number of rows over all groups, and up to one group per row. ``in_parts``
@@ -410,13 +418,13 @@ class Exact:
         rows = (self.bound, self.where, self.keys, {"v": value}, self.rows_per_unit)
         return write_bounded_rows(*rows, most, self.domain, self.budgeted, in_parts, each)
 
-    def one_row(self, value: str) -> str:
+    def one_row(self, value: str) -> Select:
         """Return a query of one row per unit with a finite ``value``, as ``v``; a secret hash chooses it."""
         finite = f"ABS({value}) < CAST('Infinity' AS DOUBLE)"
         where = finite if self.where is None else f"({self.where}) AND {finite}"
         return write_bounded_rows(self.bound, where, self.keys, {"v": value}, 1, None, self.domain, True)
 
-    def plain(self, value: str) -> str:
+    def plain(self, value: str) -> Select:
         """Return a query of all rows with ``value`` as ``v``, for routes that count them."""
         return _write_rows(self.bound, (), {"v": value}, [self.where], self._source)
 
@@ -428,54 +436,59 @@ class Exact:
         """Return the block's query."""
         if self.bound.unit is None:
             sums = (f"({p.inner}) // 2" if p.doubled else p.inner for p in self.partials)
-            totals = self._totals(sums, f"({self.rows(in_parts=in_parts)}) AS rows", in_parts)
+            totals = self._totals(sums, Subquery(self.rows(in_parts=in_parts), "rows"), in_parts)
         else:
             totals = self._user_level(in_parts)
         if self.domain is None:
-            return totals
-        columns = [f"domain.{key.name}" for key in self.keys]
-        columns += [
-            f"COALESCE(totals.{n}, 0) AS {n}" for n in (*(p.name for p in self.partials), UNITS_COLUMN)
-        ]
-        on = self.domain.joins(self.keys, "domain", "totals")
-        head = f"WITH domain AS ({self.domain.sql}), totals AS ({totals})"
-        return f"{head} SELECT {', '.join(columns)} FROM domain LEFT JOIN totals ON {on}"
+            return totals.sql
+        names = (*(p.name for p in self.partials), UNITS_COLUMN)
+        shown = (As(f"COALESCE(totals.{n}, 0)", n) for n in names)
+        whole = Join("domain", "totals", self.domain.joins(self.keys, "domain", "totals"), side="LEFT")
+        named = {**self.domain_by_name, "totals": totals}
+        return Select((*(f"domain.{key.name}" for key in self.keys), *shown), whole, with_=named).sql
 
-    def _totals(self, sums: Iterable[str], rows: str, in_parts: bool) -> str:
-        totals = (f"{sql} AS {p.name}" for sql, p in zip(sums, self.partials, strict=True))
-        items = [*self.names, *totals, f"COUNT(*) AS {UNITS_COLUMN}"]
+    @property
+    def domain_by_name(self) -> Mapping[str, Query]:
+        """The query of the public groups, under the name by which :meth:`rows` refers to it."""
+        return {} if self.domain is None else {"domain": self.domain.query}
+
+    def _totals(self, sums: Iterable[str], rows: Subquery, in_parts: bool) -> Select:
+        items = [As(sql, p.name) for sql, p in zip(sums, self.partials, strict=True)]
+        items.append(As("COUNT(*)", UNITS_COLUMN))
         if in_parts and self.names and self.domain is None:
-            items.append(f"{write_key_part(self.names)} AS {KEY_PART_COLUMN}")
-        return f"SELECT {', '.join(items)} FROM {rows}{write_group_by(self.names)}"
+            items.append(As(write_key_part(self.names), KEY_PART_COLUMN))
+        return Select((*self.names, *items), rows, group=self.names)
 
-    def _user_level(self, in_parts: bool) -> str:
+    def _user_level(self, in_parts: bool) -> Select:
         names, budget, kept = self.names, self.row_total, self.kept_groups
         budgeted = budget is not None
         weighings = dict.fromkeys(p.weighing for p in self.partials if p.weighing is not None)
-        items = [_U, *names]
-        items += [f"{p.inner} AS {p.name}" for p in self.partials if not p.counts_weighed_rows]
-        items += dict.fromkeys(f"{sql} AS {name}" for w in weighings for name, sql in w.columns.items())
+        items: list[str | As] = [_U, *names]
+        items += [As(p.inner, p.name) for p in self.partials if not p.counts_weighed_rows]
+        items += dict.fromkeys(As(sql, name) for w in weighings for name, sql in w.columns.items())
         if budgeted:
             each = self.rows_in_group
-            items.append("COUNT(*) AS n" if each == budget else f"LEAST(COUNT(*), {each}) AS n")
-        text = f"SELECT {', '.join(items)} FROM ({self.rows(in_parts=in_parts)}) AS rows{write_group_by([_U, *names])}"
+            items.append(As("COUNT(*)" if each == budget else f"LEAST(COUNT(*), {each})", "n"))
+        rows = Subquery(self.rows(in_parts=in_parts), "rows")
+        units = Select(tuple(items), rows, group=(_U, *names))
         chosen = write_secret_order(names)
         if self.later and (budgeted or kept is not None):
             met = " + ".join(f"CASE WHEN {condition} THEN 1 ELSE 0 END" for condition in self.later)
-            text = f"SELECT *, {met} AS later FROM ({text}) AS units"
+            units = Select(("*", As(met, "later")), Subquery(units, "units"))
             chosen = f"later, {chosen}"
         if kept is not None:
             before = f"lag({_U}, {kept}) OVER (ORDER BY {_U}, {chosen})"
-            text = f"SELECT * FROM ({text}) AS units QUALIFY {before} IS DISTINCT FROM {_U}"
+            units = Select("*", Subquery(units, "units"), qualify=f"{before} IS DISTINCT FROM {_U}")
         if budgeted:
             # The rows of the unit that may still count in this group, with its groups in a secret order.
             before = f"SUM(n) OVER (PARTITION BY {_U} ORDER BY {chosen} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
             most = f"CAST(LEAST(n, GREATEST({budget} - COALESCE({before}, 0), 0)) AS BIGINT)"
-            text = f"SELECT * FROM (SELECT *, {most} AS counted FROM ({text}) AS units) AS kept WHERE counted > 0"
+            counted = Select(("*", As(most, "counted")), Subquery(units, "units"))
+            units = Select("*", Subquery(counted, "kept"), where="counted > 0")
         bounded = (f"COALESCE(SUM({self._bounded(p, budgeted)}), 0)" for p in self.partials)
         pairs = zip(bounded, self.partials, strict=True)
         sums = (f"{sql} // 2" if p.doubled and p.weighing is None else sql for sql, p in pairs)
-        return self._totals(sums, f"({text}) AS kept", in_parts)
+        return self._totals(sums, Subquery(units, "kept"), in_parts)
 
     def _bounded(self, partial: Partial, budgeted: bool) -> str:
         """Return a unit's own value, weighed if it has a weighing and clamped otherwise."""
@@ -512,29 +525,23 @@ class Exact:
         return f"CASE WHEN {partial.name} IS NOT NULL THEN {clamped} END" if partial.nullable else clamped
 
 
-def write_group_by(names: Sequence[str]) -> str:
-    """Return GROUP BY these names; empty if there are none."""
-    return f" GROUP BY {', '.join(names)}" if names else ""
-
-
 def _write_rows(
     bound: From,
     keys: Iterable[GroupKey],
     values: Mapping[str, str],
     conditions: Sequence[str | None],
     source: str = "",
-) -> str:
+) -> Select:
     """Return a query of the rows: their unit, their keys, and these values by name."""
     named = {**{key.name: key.sql for key in keys}, **values}
-    items = [f"({sql}) AS {name}" for name, sql in named.items()]
+    items = [As(f"({sql})", name) for name, sql in named.items()]
     where, *more = conditions
     if bound.unit is not None:
         unit = to_sql(bound.unit)
-        items.insert(0, f"{unit} AS {_U}")
+        items.insert(0, As(unit, _U))
         more.insert(0, f"{unit} IS NOT NULL")
-    asked = " AND ".join(f"({condition})" for condition in (where, *more) if condition)
-    text = f"SELECT {', '.join(items) or '1 AS one'} FROM {source or bound.sql}"
-    return f"{text} WHERE {asked}" if asked else text
+    asked = tuple(f"({condition})" for condition in (where, *more) if condition)
+    return Select(tuple(items) or As("1", "one"), source or bound.sql, asked)
 
 
 def write_bounded_rows(
@@ -548,7 +555,7 @@ def write_bounded_rows(
     in_all: bool = False,
     in_parts: bool = False,
     each: int | None = None,
-) -> str:
+) -> Select:
     """Return a query of private rows, for mechanisms that need rows rather than sums.
 
     A unit keeps at most ``rows`` rows in a group and ``groups`` groups. With ``in_all``, ``rows`` bounds the unit's rows in
@@ -557,36 +564,37 @@ def write_bounded_rows(
     asks for are NULL, so the sort doesn't carry them.
     """
     names = [key.name for key in keys]
-    text = _write_rows(bound, keys, values, [where])
+    query = _write_rows(bound, keys, values, [where])
     if domain is not None and names:
-        text = f"SELECT * FROM ({text}) AS rows WHERE {domain.holds([f'rows.{n}' for n in names], keys, 'domain')}"
-    shown = [f"CASE WHEN {write_part(v)} THEN {v} END AS {v}" if in_parts else v for v in values]
+        inside = domain.holds([f"rows.{n}" for n in names], keys, "domain")
+        query = Select("*", Subquery(query, "rows"), where=inside)
+    shown = [As(f"CASE WHEN {write_part(v)} THEN {v} END", v) if in_parts else v for v in values]
     if bound.unit is None:
-        return f"SELECT {', '.join([*names, *shown])} FROM ({text}) AS rows" if in_parts else text
+        return Select((*names, *shown), Subquery(query, "rows")) if in_parts else query
     if in_all and (groups is not None or each is not None):
-        text = _keep_some(text, names, values, each, groups, False, list(values))
-        text = f"SELECT {', '.join([_U, *names, *values])} FROM ({text}) AS kept"  # the next cap has its own hashes
+        kept = _keep_some(query, names, values, each, groups, False, list(values))
+        query = Select((_U, *names, *values), Subquery(kept, "kept"))  # the next cap has its own hashes
         groups = None
-    text = _keep_some(text, names, values, rows, groups, in_all, shown, in_parts)
-    return f"SELECT {', '.join([*names, *values])} FROM ({text}) AS bounded"
+    query = _keep_some(query, names, values, rows, groups, in_all, shown, in_parts)
+    return Select((*names, *values), Subquery(query, "bounded"))
 
 
 def _keep_some(
-    text: str,
+    query: Select,
     names: list[str],
     values: Iterable[str],
     rows: int | None,
     groups: int | None,
     in_all: bool,
-    shown: list[str],
+    shown: Sequence[str | As],
     in_parts: bool = False,
-) -> str:
+) -> Select:
     """Return a query of at most ``rows`` rows per unit in a group (or ``in_all``), in at most ``groups`` groups."""
     # One sort by unit, group and row, and a window that looks back in it: this takes a twentieth of the time of a
     # million small partitions, and DuckDB can spill all of it.
     hashes, order, conditions = [], [_U], []
     if groups is not None and names:
-        hashes.append(f"{write_secret_order(names)} AS {_U}_groups")
+        hashes.append(As(write_secret_order(names), f"{_U}_groups"))
         order += [f"{_U}_groups", *names]
         before = f"GROUPS BETWEEN {groups} PRECEDING AND {groups} PRECEDING"
         conditions.append(
@@ -596,19 +604,18 @@ def _keep_some(
         order += names
     if rows is not None:
         hashed = [*names, *values] if in_all else values
-        hashes.append(f"{write_secret_order(hashed)} AS {_U}_rows")
+        hashes.append(As(write_secret_order(hashed), f"{_U}_rows"))
         by = ", ".join([*order, f"{_U}_rows"])
         same = (_U,) if in_all else (_U, *names)
         other = [f"lag({c}, {rows}) OVER (ORDER BY {by}) IS DISTINCT FROM {c}" for c in same]
         conditions.append(other[0] if len(other) == 1 else f"({' OR '.join(other)})")
     if hashes:
-        text = f"SELECT *, {', '.join(hashes)} FROM ({text}) AS rows"
+        query = Select(("*", *hashes), Subquery(query, "rows"))
     if in_parts:
-        kept = [_U, *names, *shown, *(column.rpartition(" AS ")[2] for column in hashes)]
-        text = f"SELECT {', '.join(kept)} FROM ({text}) AS rows"
+        query = Select((_U, *names, *shown, *(one.name for one in hashes)), Subquery(query, "rows"))
     if conditions:
-        text = f"SELECT * FROM ({text}) AS rows QUALIFY {' AND '.join(conditions)}"
-    return text
+        query = Select("*", Subquery(query, "rows"), qualify=tuple(conditions))
+    return query
 
 
 CODED_UNIT_TYPES = (
@@ -643,7 +650,7 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
             return None  # its claims cover rows shared in equal parts, and no counts of units
     rows, names = exact.rows(inside=False), exact.names
     whole = all(key.type in SMALL_INTEGERS for key in exact.keys)
-    if SALT in rows or (exact.domain is None and not whole):
+    if SALT in rows.sql or (exact.domain is None and not whole):
         return None  # the route reads rows twice, and rows chosen by a secret hash are read once
     values = packed.PackedValues()
     for y, low, high, _ in (p.adds for p in exact.partials if p.adds is not None):
@@ -652,34 +659,33 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
     if len(tallies) < len(exact.partials) or not values.fit:
         return None
     least, greatest = ("MIN(u)", "MAX(u)") if coded is None else ("0", "0")
-    known, head = [f"COUNT(*) AS n, {least} AS u_low, {greatest} AS u_high"], ""
-    ends = [(f"{f}({name})", f"{name}_{at}") for name in names for f, at in (("MIN", "low"), ("MAX", "high"))]
+    known = [As("COUNT(*)", "n"), As(least, "u_low"), As(greatest, "u_high")]
+    ends = [As(f"{f}({n})", f"{n}_{at}") for n in names for f, at in (("MIN", "low"), ("MAX", "high"))]
+    listed: dict[str, Query | str] = {}
     if exact.domain is None:
-        columns = [f"CAST({key.name} AS {key.type}) AS {key.name}" for key in exact.keys]
-        columns += [f"{t.sql} AS {t.name}" if t.rows is not None else t.name for t in tallies]
-        final = f"SELECT {', '.join([*columns, UNITS_COLUMN])} FROM {packed.PACKED_TOTALS}"
-        routes = [PackedRoute(names, rows, final)]
-        known += [f"{sql} AS {name}" for sql, name in ends]
+        columns: list[str | As] = [As(f"CAST({key.name} AS {key.type})", key.name) for key in exact.keys]
+        columns += [As(t.sql, t.name) if t.rows is not None else t.name for t in tallies]
+        final = Select((*columns, UNITS_COLUMN), packed.PACKED_TOTALS)
+        routes = [PackedRoute(names, rows.sql, final.sql)]
+        known += ends
     else:
-        listed = f"WITH domain AS ({exact.domain.sql}), listed AS (SELECT DISTINCT * FROM domain)"
-        routes, head = [], f"{listed} "
-        known.append(
-            "(SELECT COUNT(*) FROM listed) AS listed, 0 AS code_low, (SELECT COUNT(*) - 1 FROM listed) AS code_high"
-        )
-        if (
-            whole and not exact.domain.nullable
-        ):  # integers without gaps are their own codes, which NULL has not
+        listed = {"domain": exact.domain.query, "listed": Select("*", "domain", distinct=True)}
+        routes = []
+        count, last = (Select(sql, "listed") for sql in ("COUNT(*)", "COUNT(*) - 1"))
+        known += [As(f"({count})", "listed"), As("0", "code_low"), As(f"({last})", "code_high")]
+        if whole and not exact.domain.nullable:  # integers without gaps are their own codes; NULL has none
             on = " AND ".join(f"{packed.PACKED_TOTALS}.{name} = listed.{name}" for name in names)
-            routes.append(
-                PackedRoute(names, rows, f"{listed} {_all_groups(names, tallies, 'listed', on)}", dense=True)
-            )
-            known += [f"(SELECT {sql} FROM listed) AS {name}" for sql, name in ends]
+            final = _all_groups(names, tallies, "listed", on, listed)
+            routes.append(PackedRoute(names, rows.sql, final.sql, dense=True))
+            known += [As(f"({Select(end.sql, 'listed')})", end.name) for end in ends]
         # Groups of other types are numbered in the order of their values.
-        numbered = f"{listed}, codes AS (SELECT row_number() OVER (ORDER BY {', '.join(names)}) - 1 AS code, * FROM listed)"
-        source = f"{numbered} SELECT * FROM ({rows}) AS rows JOIN codes ON {exact.domain.joins(exact.keys, 'rows', 'codes')}"
-        final = _all_groups(names, tallies, "codes", f"{packed.PACKED_TOTALS}.code = codes.code")
-        routes.append(PackedRoute(("code",), source, f"{numbered} {final}"))
-    ranges = f"{head}SELECT {', '.join(known)} FROM ({rows}) AS rows"
+        code = As(f"row_number() OVER (ORDER BY {', '.join(names)}) - 1", "code")
+        numbered = {**listed, "codes": Select((code, "*"), "listed")}
+        source = Join(Subquery(rows, "rows"), "codes", exact.domain.joins(exact.keys, "rows", "codes"))
+        on = f"{packed.PACKED_TOTALS}.code = codes.code"
+        final = _all_groups(names, tallies, "codes", on, numbered)
+        routes.append(PackedRoute(("code",), Select("*", source, with_=numbered).sql, final.sql))
+    ranges = Select(tuple(known), Subquery(rows, "rows"), with_=listed).sql
     shared, groups = None, kept
     if total is not None:
         shared, groups = (exact.rows_in_group, total), total // exact.rows_in_group
@@ -702,21 +708,24 @@ def write_coded_unit(source: exp.Expr) -> CodedUnit | None:
         return None
     table, column = to_sql(tables[0]), to_sql(own)
     place = tuple(part.name for part in tables[0].parts), own.name
-    return CodedUnit(
-        f"SELECT hash(rows.u) AS h FROM (SELECT DISTINCT {column} AS u FROM {table} WHERE {column} IS NOT NULL) AS rows",
-        f"SELECT COUNT(*) AS n FROM {table} WHERE {column} IS NOT NULL",
-        place,
-    )
+    there = f"{column} IS NOT NULL"
+    units = Select(As(column, "u"), table, where=there, distinct=True)
+    hashes = Select(As("hash(rows.u)", "h"), Subquery(units, "rows"))
+    return CodedUnit(hashes.sql, Select(As("COUNT(*)", "n"), table, where=there).sql, place)
 
 
-def _all_groups(names: Sequence[str], tallies: Iterable[packed.UnitTotal], groups: str, on: str) -> str:
+def _all_groups(
+    names: Sequence[str],
+    tallies: Iterable[packed.UnitTotal],
+    groups: str,
+    on: str,
+    named: Mapping[str, Query | str],
+) -> Select:
     totals = [(t.sql if t.rows is not None else f"{packed.PACKED_TOTALS}.{t.name}", t.name) for t in tallies]
     totals.append((f"{packed.PACKED_TOTALS}.{UNITS_COLUMN}", UNITS_COLUMN))
-    columns = [
-        *(f"{groups}.{name}" for name in names),
-        *(f"COALESCE({sql}, 0) AS {name}" for sql, name in totals),
-    ]
-    return f"SELECT {', '.join(columns)} FROM {groups} LEFT JOIN {packed.PACKED_TOTALS} ON {on}"
+    shown = (As(f"COALESCE({sql}, 0)", name) for sql, name in totals)
+    whole = Join(groups, packed.PACKED_TOTALS, on, side="LEFT")
+    return Select((*(f"{groups}.{name}" for name in names), *shown), whole, with_=named)
 
 
 def _tally(exact: Exact, partial: Partial, values: packed.PackedValues) -> packed.UnitTotal | None:

@@ -1,6 +1,7 @@
 """Mechanisms: exact statistics in, private answers and their events out.
 
 base.py                 the contract of an operator
+queries.py              queries as values, and the printer of their text
 aggregation.py          noisy aggregates of groups
 per_group.py            noise per group, and the choice of private groups
 moments.py              formulas over noisy moments, and their expected errors

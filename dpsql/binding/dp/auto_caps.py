@@ -25,13 +25,14 @@ from dpsql.binding.dp.private_block import AggregatingBlock
 from dpsql.binding.plan import Input
 from dpsql.binding.public_statement import Released
 from dpsql.catalogue.option_names import CAP_OPTIONS
-from dpsql.exact.exact_query import UNITS_COLUMN, Exact, PublicGroups, write_group_by, write_secret_order
+from dpsql.exact.exact_query import UNITS_COLUMN, Exact, PublicGroups, write_secret_order
 from dpsql.language.dialect import bind_error
 from dpsql.language.options import AUTO, Options
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.contribution_caps import SIZE, UNITS, CapLadder, CapSearch, list_caps
+from dpsql.mechanisms.queries import ROW_COUNT, As, Select, Subquery
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import DiscreteLaplace, SparseVector
 
@@ -141,25 +142,21 @@ def without_auto(options: Options, caps: AutoCaps | None) -> Options:
 
 def write_unit_sizes(exact: Exact, top: int, option: str) -> str:
     """Return the query of the number of units by their rows or groups, at most ``top``, as the cap ``option`` counts them."""
-    names = exact.names
-    rows, by = exact.rows(inside=True), write_group_by(["u", *names])
-    pairs = f"SELECT {', '.join(['u', *names, 'COUNT(*) AS n'])} FROM ({rows}) AS rows{by}"
-    if option == GROUPS:
-        sized = f"SELECT u, LEAST(COUNT(*), {top}) AS {SIZE} FROM ({pairs}) AS pairs GROUP BY u"
-    elif option == EACH:
-        sized = f"SELECT u, LEAST(MAX(n), {top}) AS {SIZE} FROM ({pairs}) AS pairs GROUP BY u"
-    elif names and (exact.groups is not None or exact.per_group is not None):
+    names, rows, size = exact.names, Subquery(exact.rows(inside=True), "rows"), f"LEAST(COUNT(*), {top})"
+    pairs = Select(("u", *names, ROW_COUNT), rows, group=("u", *names))
+    counted = Subquery(pairs, "pairs")
+    if option == EACH:
+        size = f"LEAST(MAX(n), {top})"
+    elif option != GROUPS and names and (exact.groups is not None or exact.per_group is not None):
         if exact.groups is not None:
             kept = f"lag(u, {exact.groups}) OVER (ORDER BY u, {write_secret_order(names)}) IS DISTINCT FROM u"
-            pairs = f"SELECT * FROM ({pairs}) AS pairs QUALIFY {kept}"
+            pairs = Select("*", counted, qualify=kept)
         n = "n" if exact.per_group is None else f"LEAST(n, {exact.per_group})"
-        sized = (
-            f"SELECT u, CAST(LEAST(SUM({n}), {top}) AS BIGINT) AS {SIZE} FROM ({pairs}) AS kept GROUP BY u"
-        )
-    else:
-        sized = f"SELECT u, LEAST(COUNT(*), {top}) AS {SIZE} FROM ({rows}) AS rows GROUP BY u"
-    head = "" if exact.domain is None else f"WITH domain AS ({exact.domain.sql}) "
-    return f"{head}SELECT {SIZE}, COUNT(*) AS {UNITS} FROM ({sized}) AS sized GROUP BY {SIZE}"
+        counted, size = Subquery(pairs, "kept"), f"CAST(LEAST(SUM({n}), {top}) AS BIGINT)"
+    elif option != GROUPS:
+        counted = rows
+    sized = Subquery(Select(("u", As(size, SIZE)), counted, group="u"), "sized")
+    return Select((SIZE, As("COUNT(*)", UNITS)), sized, group=SIZE, with_=exact.domain_by_name).sql
 
 
 @dataclass
@@ -291,10 +288,10 @@ class CapBuilder:
 
     def keep_groups(self, name: str) -> Input:
         """Make the groups of a release the block's public groups, and return them as an input of its queries."""
-        kept, names = self.block.binder.name("kept"), ", ".join(self.exact.names)
-        listed = f"SELECT DISTINCT {names} FROM {kept}"
+        kept, names = self.block.binder.name("kept"), self.exact.names
+        listed = Select(names, kept, distinct=True)
         self.exact.domain = PublicGroups(listed, None, "kept before", nullable=True)
-        return Input(kept, f"SELECT {names} FROM {name}")
+        return Input(kept, Select(names, name).sql)
 
     # -- the searches -----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ on no data: :func:`list_cuts`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 
 from sqlglot import exp
@@ -15,11 +15,12 @@ from sqlglot import exp
 from dpsql.binding.relations.unit_rows import name_unit
 from dpsql.binding.values.sql_types import Typed
 from dpsql.errors import BindError
-from dpsql.exact.exact_query import Exact, write_group_by
+from dpsql.exact.exact_query import Exact
 from dpsql.language.options import Options
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.contribution_caps import ClippedValue, CutNumber, CutReport
 from dpsql.mechanisms.per_group import LaplaceNoise
+from dpsql.mechanisms.queries import As, Select, Subquery
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import DiscreteLaplace
 
@@ -59,7 +60,7 @@ def make_cut_report(
         most = cut.most
         epsilon = (amount / len(cuts)).find_epsilon(lambda e, most=most: DiscreteLaplace(e, most))  # type: ignore[misc]
         numbers.append(CutNumber(f"c{place}", cut.what, cut.counted, LaplaceNoise(epsilon, most), cut.steps))
-    return CutReport(_write_query(exact, cuts), tuple(numbers), confidence, str(amount))
+    return CutReport(_write_query(exact, cuts).sql, tuple(numbers), confidence, str(amount))
 
 
 def _list_cap_cuts(exact: Exact, groups: int) -> list[_Cut]:
@@ -108,22 +109,21 @@ def _write_excess(clip: ClippedValue, most: int) -> str:
     return f"CASE WHEN {clip.y} IS NOT NULL THEN LEAST(ABS({far} - {near}), {most}) END"
 
 
-def _write_query(exact: Exact, cuts: Sequence[_Cut]) -> str:
-    head = "" if exact.domain is None else f"WITH domain AS ({exact.domain.sql}) "
-    rows = f"({exact.rows(inside=True)}) AS rows"
+def _write_query(exact: Exact, cuts: Sequence[_Cut]) -> Select:
+    def number(letter: str, items: Iterable[str]) -> tuple[As, ...]:
+        return tuple(As(sql, f"{letter}{i}") for i, sql in enumerate(items))
+
+    rows = Subquery(exact.rows(inside=True), "rows")
     of_groups = [cut.of_group for cut in cuts]
     if exact.bound.row_level:  # each row is a unit, and clamped already
-        return f"{head}SELECT {', '.join(f'{sql} AS c{i}' for i, sql in enumerate(of_groups))} FROM {rows}"
+        return Select(number("c", of_groups), rows, with_=exact.domain_by_name)
     if exact.keys:
-        pairs = ", ".join(["u", *(f"{sql} AS e{i}" for i, sql in enumerate(of_groups))])
-        rows = f"(SELECT {pairs} FROM {rows}{write_group_by(['u', *exact.names])}) AS pairs"
-        of_groups = [f"SUM(e{i})" for i in range(len(cuts))]
-    own = [cut.of_unit.format(sql) for cut, sql in zip(cuts, of_groups, strict=True)]
-    units = (
-        f"SELECT {', '.join(['u', *(f'{sql} AS s{i}' for i, sql in enumerate(own))])} FROM {rows} GROUP BY u"
-    )
-    sums = (f"COALESCE(SUM(LEAST(GREATEST(s{i}, 0), {cut.most})), 0) AS c{i}" for i, cut in enumerate(cuts))
-    return f"{head}SELECT {', '.join(sums)} FROM ({units}) AS units"
+        pairs = Select(("u", *number("e", of_groups)), rows, group=("u", *exact.names))
+        rows, of_groups = Subquery(pairs, "pairs"), [f"SUM(e{i})" for i in range(len(cuts))]
+    own = (cut.of_unit.format(sql) for cut, sql in zip(cuts, of_groups, strict=True))
+    units = Subquery(Select(("u", *number("s", own)), rows, group="u"), "units")
+    sums = (f"COALESCE(SUM(LEAST(GREATEST(s{i}, 0), {cut.most})), 0)" for i, cut in enumerate(cuts))
+    return Select(number("c", sums), units, with_=exact.domain_by_name)
 
 
 # -- in words ----------------------------------------------------------------------------------------------------------

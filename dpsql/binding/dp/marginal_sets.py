@@ -49,6 +49,7 @@ from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.marginals import SET_COLUMN, Marginal, Marginals, Residual, find_shares, list_closure
 from dpsql.mechanisms.moments import Count, Output, Sum
 from dpsql.mechanisms.per_group import Noise
+from dpsql.mechanisms.queries import Select, Subquery, UnionAll, cross
 from dpsql.mechanisms.strategies import EVEN, MARGINALS, StrategyChoice, choose_strategy
 from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
@@ -93,24 +94,20 @@ class JointBlock(NoisyBlock):
             nullable = nullable or other or own.nullable
             ranged |= own.ranged
             origins.append(own.origin)
-            query = own.sql
+            query = own.query
             if other:
-                within, missing = (
-                    own.holds([f"({key.sql})"], [key], "within"),
-                    f"SELECT CAST(NULL AS {key.type})",
-                )
+                within, missing = own.holds([f"({key.sql})"], [key], "within"), f"CAST(NULL AS {key.type})"
                 key = replace(key, sql=f"CASE WHEN {within} THEN {key.sql} END")
-                both = f"SELECT {key.name} FROM ({own.sql}) AS listed UNION ALL {missing}"
-                query = f"SELECT DISTINCT {key.name} FROM ({both}) AS extended"
+                both = UnionAll((Select(key.name, Subquery(own.query, "listed")), Select(missing)))
+                query = Select(key.name, Subquery(both, "extended"), distinct=True)
             placed.append(key)
             queries.append(query)
         whole = math.prod(self.sizes)
         if whole > MAX_GROUPS:
             raise Unfit(f"the product of the keys' values has more than {MAX_GROUPS:,} cells")
-        crossed = " CROSS JOIN ".join(f"({query}) AS d{i}" for i, query in enumerate(queries))
-        names = ", ".join(key.name for key in placed)
         origin = " and ".join(dict.fromkeys(origins))
-        domain = f"SELECT {names} FROM {crossed}"
+        crossed = cross(*(Subquery(query, f"d{i}") for i, query in enumerate(queries)))
+        domain = Select(tuple(key.name for key in placed), crossed)
         self.domain = PublicGroups(domain, whole, origin, nullable, ranged=ranged)
         self.keys = dict(zip(self.keys, placed, strict=True))
         return tuple(placed)
@@ -323,7 +320,7 @@ def _make_marginal(places: tuple[int, ...], block: NoisyBlock, joint: JointBlock
     order = sorted(own, key=lambda name: list(joint.keys).index(own[name]))
     listing = ""
     if block.domain is not None and joint.has_listing(block):
-        listing = f"SELECT {', '.join(order)} FROM ({block.domain.sql}) AS listed"
+        listing = Select(tuple(order), Subquery(block.domain.query, "listed")).sql
     shown = ", ".join(to_sql(joint.key_sources[names[i].name]) for i in places)
     return Marginal(places, _count_cells(block), listing, shown)
 

@@ -32,7 +32,7 @@ from dpsql.binding.values.sql_types import DOUBLE, Typed, make_cast
 from dpsql.binding.values.total_expressions import PRESENCE
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME
 from dpsql.errors import BindError
-from dpsql.exact.exact_query import Partial, Weighing, write_group_by
+from dpsql.exact.exact_query import Partial, Weighing
 from dpsql.language.dialect import NAMED, bind_error, privacy_error, to_sql
 from dpsql.language.options import Call, call_of, read_epsilon
 from dpsql.language.parameters import make_literal
@@ -40,6 +40,7 @@ from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.histograms import DistinctCount, DistinctSum, bound_distinct_sum
 from dpsql.mechanisms.moments import Axis, Count, Mean, Output, Pair, Sum, Variance
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
+from dpsql.mechanisms.queries import As, Select, Subquery
 
 MOMENTS = BindingsByName()
 _OWN_STEPS = 1 << 20
@@ -147,11 +148,12 @@ def _count_values(asked: AggregateCall) -> Aggregate:
 
     def part(epsilon: Fraction) -> DistinctCount:
         exact, keys, groups = asked.exact, asked.exact.names, asked.groups
+        different = As("COUNT(DISTINCT v)", "n")
         query, parts = (
-            f"SELECT {', '.join([*keys, 'COUNT(DISTINCT v)'])} AS n FROM ({held}) AS held{write_group_by(keys)}"
-            for held in (exact.held(value, groups), exact.held(value, groups, in_parts=True))
+            Select((*keys, different), Subquery(exact.held(value, groups, in_parts), "held"), group=keys).sql
+            for in_parts in (False, True)
         )
-        probe = f"SELECT APPROX_COUNT_DISTINCT(rows.v) AS n FROM ({exact.plain(value)}) AS rows"
+        probe = Select(As("APPROX_COUNT_DISTINCT(rows.v)", "n"), Subquery(exact.plain(value), "rows")).sql
         noise = LaplaceNoise(epsilon, exact.rows_per_unit, groups)
         confidence, in_all = asked.block.confidence, exact.budgeted
         return DistinctCount(query, keys, asked.name, noise, confidence, in_all, parts, probe)

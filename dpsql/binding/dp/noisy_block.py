@@ -54,6 +54,7 @@ from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.contribution_caps import CUT_SHARE
 from dpsql.mechanisms.empty_groups import RangedGroups
 from dpsql.mechanisms.noise_reduction import NoiseReducedAggregation
+from dpsql.mechanisms.queries import ROW_COUNT, Select, Subquery
 from dpsql.mechanisms.strategies import EVEN, TREE
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event, compose_events
@@ -459,7 +460,7 @@ class NoisyBlock(AggregatingBlock):
             if not aggregates:
                 return
             kept = caps.keep_groups(name)
-            inputs, groups, protection = (*inputs, kept), f"SELECT COUNT(*) AS n FROM {kept.name}", ()
+            inputs, groups, protection = (*inputs, kept), Select(ROW_COUNT, kept.name).sql, ()
         operator = caps.search(answer, share, searched, groups)
         self.noise = chosen
         amounts = [*share.amounts[: len(aggregates)], *([] if share.apart is None else [share.apart])]
@@ -472,7 +473,7 @@ class NoisyBlock(AggregatingBlock):
         """Return the number of public groups, or a query of it."""
         if not self.keys or self.domain is None:
             return 1
-        return self.domain.size or f"SELECT COUNT(*) AS n FROM ({self.domain.sql}) AS listed"
+        return self.domain.size or Select(ROW_COUNT, Subquery(self.domain.query, "listed")).sql
 
     def _compare(self, operator: Operator) -> Iterator[str]:
         """Yield sentences that compare the operator with others, for EXPLAIN."""

@@ -30,6 +30,7 @@ from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.contribution_caps import CapSearch
 from dpsql.mechanisms.histograms import BIN, BIN_ROWS, Histogram
 from dpsql.mechanisms.per_group import LaplaceNoise
+from dpsql.mechanisms.queries import ROW_COUNT, As, Select, Subquery
 from dpsql.mechanisms.selection.exponential import MostFrequent
 
 OWN_QUERIES = BindingsByName(QUANTILES)
@@ -125,9 +126,9 @@ def _write_bins(asked: AggregateCall, value: str, place: str) -> str:
     """Return the query of the number of rows in each bin: ``place`` is the bin of ``v``, NULL if it is in none."""
     keys = asked.exact.names
     rows = asked.exact.held(asked.block.filtered(asked.call, value), asked.groups)
-    placed = f"SELECT {', '.join([*keys, place])} AS {BIN} FROM ({rows}) AS held"
-    by, counted = ", ".join([*keys, BIN]), f"({placed}) AS placed WHERE {BIN} IS NOT NULL"
-    return f"SELECT {by}, COUNT(*) AS {BIN_ROWS} FROM {counted} GROUP BY {by}"
+    placed = Subquery(Select((*keys, As(place, BIN)), Subquery(rows, "held")), "placed")
+    by = (*keys, BIN)
+    return Select((*by, As("COUNT(*)", BIN_ROWS)), placed, where=f"{BIN} IS NOT NULL", group=by).sql
 
 
 @OWN_QUERIES.of_form("mode")
@@ -268,24 +269,24 @@ def _auto_bounded(asked: AggregateCall, typed: Typed, kind: str, epsilon: Fracti
     value = f"CAST({block.filtered(asked.call, to_sql(typed.node))} AS DOUBLE)"
     power = f"CASE WHEN v = 0 THEN {low} ELSE CAST(LEAST(GREATEST(CEIL(LOG2(ABS(v))), {low}), {high}) AS INTEGER) END"
 
-    def place(given: str) -> str:
-        rows = f"SELECT * FROM ({given}) AS given WHERE ABS(v) < CAST('Infinity' AS DOUBLE)"
+    def place(given: Select) -> Subquery:
+        rows = Select("*", Subquery(given, "given"), where="ABS(v) < CAST('Infinity' AS DOUBLE)")
         if least is not None or most is not None:  # without NULL, which LEAST would turn into a bound
             inside = "v"
             for end, pick in ((most, "LEAST"), (least, "GREATEST")):
                 inside = inside if end is None else f"{pick}({inside}, CAST('{float(end)!r}' AS DOUBLE))"
-            rows = f"SELECT {', '.join([*keys, inside])} AS v FROM ({rows}) AS present"
-        sign = "CASE WHEN v > 0 THEN 1 WHEN v < 0 THEN -1 ELSE 0 END"
-        return f"SELECT *, {sign} AS sign, {power} AS rung FROM ({rows}) AS held"
+            rows = Select((*keys, As(inside, "v")), Subquery(rows, "present"))
+        sign = As("CASE WHEN v > 0 THEN 1 WHEN v < 0 THEN -1 ELSE 0 END", "sign")
+        return Subquery(Select(("*", sign, As(power, "rung")), Subquery(rows, "held")), "placed")
 
     steps = f"CAST(LEAST(ROUND(ABS(v) / POW(2.0, rung - {PLACES})), {1 << PLACES}) AS BIGINT)"
-    by = ", ".join([*keys, "sign", "rung"])
-    squares = "" if kind in ("sum", "avg") else f", SUM({steps} * {steps}) AS squares"
-    placed, found = place(exact.held(value, asked.groups)), f"COUNT(*) AS n, SUM({steps}) AS total{squares}"
-    query = f"SELECT {by}, {found} FROM ({placed}) AS placed GROUP BY {by}"
+    by, count, total = (*keys, "sign", "rung"), ROW_COUNT, As(f"SUM({steps})", "total")
+    squares = () if kind in ("sum", "avg") else (As(f"SUM({steps} * {steps})", "squares"),)
+    query = Select((*by, count, total, *squares), place(exact.held(value, asked.groups)), group=by).sql
     sample = ""
     if exact.rows_per_unit * asked.groups > 1:
-        sample = f"SELECT sign, rung, COUNT(*) AS n FROM ({place(exact.one_row(value))}) AS placed GROUP BY sign, rung"
+        of_bins = ("sign", "rung")
+        sample = Select((*of_bins, count), place(exact.one_row(value)), group=of_bins).sql
     if block.autos is None:
         block.autos = _count_auto(asked)
     return AutoBounded(

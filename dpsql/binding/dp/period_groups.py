@@ -28,6 +28,7 @@ from dpsql.errors import Error
 from dpsql.language.dialect import to_sql
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Group, list_groups
+from dpsql.mechanisms.queries import ROW_COUNT, As, Select, Subquery
 
 _START = "dpsql_start"
 _MODEL = ((datetime.date(2012, 1, 1).toordinal(), datetime.date(2040, 1, 1).toordinal()),)
@@ -72,21 +73,15 @@ def find_period_groups(block: AggregatingBlock, pairs: Pairs, ranges: int) -> Pe
         model = list_days(place[1], replace(typed, days=_MODEL, bounds=None), uses)
         if days is None or model is None:
             continue
-        start = (
-            f"CAST(date_trunc('{period.part}', {quote_column(place[0])}.{quote_column(place[1])}) AS DATE)"
-        )
-        items = ", ".join(
-            [*(f"{to_sql(key.node)} AS {name.name}" for name, key in own), f"{start} AS {_START}"]
-        )
-        listed, every = (
-            f"SELECT DISTINCT {items} FROM ({v.sql}) AS {quote_column(place[0])}" for v in (days, model)
-        )
-        counted = f"SELECT COUNT(*) AS n FROM ({every}) AS d GROUP BY {_START}"
+        alias, name = map(quote_column, place)
+        start = As(f"CAST(date_trunc('{period.part}', {alias}.{name}) AS DATE)", _START)
+        items = (*(As(to_sql(key.node), name.name) for name, key in own), start)
+        listed, every = (Select(items, Subquery(v.query(), alias), distinct=True) for v in (days, model))
+        counted = Select(ROW_COUNT, Subquery(every, "d"), group=_START)
+        greatest = Select(As("MAX(n)", "n"), Subquery(counted, "c"))
         try:
-            table = block.binder.finish.keep(listed)
-            (most,) = (
-                block.binder.finish.keep(f"SELECT MAX(n) AS n FROM ({counted}) AS c").column(0).to_pylist()
-            )
+            table = block.binder.finish.keep(listed.sql)
+            (most,) = block.binder.finish.keep(greatest.sql).column(0).to_pylist()
         except Error:
             continue
         names = tuple(key.name for key, _ in own)

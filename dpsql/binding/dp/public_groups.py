@@ -40,6 +40,7 @@ from dpsql.exact.exact_query import GroupKey, PublicGroups
 from dpsql.language.dialect import expression_of, join_word, to_sql
 from dpsql.language.parameters import make_literal
 from dpsql.late_dataclass import dataclass
+from dpsql.mechanisms.queries import As, Query, Select, Source, Subquery, cross
 from dpsql.privacy.periods import intersect
 
 MAX_RANGE_GROUPS = 1_000
@@ -61,10 +62,12 @@ class Values:
     """The public values of one column: a query of them, their number, and their origin."""
 
     name: str
-    source: str
     size: int
     origin: str
     value: str = "v"
+    """SQL of a value, over the number ``i`` of a numbered one or the listed one ``v``."""
+    listed: tuple[str, ...] | None = None
+    """The values that are written out; None for numbered ones."""
     distinct: bool = False
     step: str = ""
     """A unit if the values are times, each of which represents all times of that unit."""
@@ -84,20 +87,17 @@ class Values:
         if self.missing or self.present:
             return self
         size = self.size + 1
-        if self.value == "v":
-            source = self.source.replace("(VALUES ", f"(VALUES (CAST(NULL AS {self.kind})), ", 1)
-            return replace(self, source=source, size=size, missing=True)
+        if self.listed is not None:
+            return replace(self, listed=(f"CAST(NULL AS {self.kind})", *self.listed), size=size, missing=True)
         value = f"CASE WHEN i < {self.size} THEN {self.value} END"
-        return replace(self, source=f"range({size}) AS s(i)", value=value, size=size, missing=True)
+        return replace(self, value=value, size=size, missing=True)
 
-    @property
-    def sql(self) -> str:
-        """The query, under the column's name."""
-        return self.query(quote_column(self.name))
-
-    def query(self, name: str) -> str:
-        """Return the query under another name, which is written as it is."""
-        return f"SELECT {'DISTINCT ' if self.distinct else ''}{self.value} AS {name} FROM {self.source}"
+    def query(self, name: str = "") -> Select:
+        """Return the query under the column's name, or under another name, which is written as it is."""
+        source = f"range({self.size}) AS s(i)"
+        if self.listed is not None:
+            source = f"(VALUES {', '.join(f'({sql})' for sql in self.listed)}) AS t(v)"
+        return Select(As(self.value, name or quote_column(self.name)), source, distinct=self.distinct)
 
 
 def quote_column(name: str) -> str:
@@ -113,7 +113,7 @@ def _counted(
     if not 0 < size <= MAX_VALUES:
         return None
     sql = value.format(i=f"CAST(i AS BIGINT) + ({low})" if low else "CAST(i AS BIGINT)")
-    return Values(name, f"range({size}) AS s(i)", size, origin, sql, step=step, cyclic=cyclic, ranged=True)
+    return Values(name, size, origin, sql, step=step, cyclic=cyclic, ranged=True)
 
 
 # -- columns ------------------------------------------------------------------------------------------------------
@@ -142,10 +142,9 @@ def list_days(name: str, typed: Typed, columns: list[exp.Column]) -> Values | No
         later = f" + CASE{later} ELSE {days[-1][0] - first - listed} END"
     start = datetime.date.fromordinal(first)
     day = f"CAST(CAST('{start.isoformat()}' AS DATE) + CAST(i{later} AS INTEGER) AS {kind})"
-    source, step = f"range({size}) AS s(i)", "DAY" if kind == "TIMESTAMP" else ""
     origin = "the days that the policy declares" if declared else "the days that are read"
-    present = not typed.nullable
-    return Values(name, source, size, origin, day, step=step, ranged=declared, present=present)
+    step, present = "DAY" if kind == "TIMESTAMP" else "", not typed.nullable
+    return Values(name, size, origin, day, step=step, ranged=declared, present=present)
 
 
 def list_range(name: str, typed: Typed, columns: list[exp.Column]) -> Values | None:
@@ -349,10 +348,6 @@ MAX_GROUPS = 1_000_000
 Pairs = list[tuple[GroupKey, Typed]]
 
 
-def _listed(rows: str) -> str:
-    return f"(VALUES {rows}) AS t(v)"
-
-
 @dataclass
 class KeyGroup:
     """Keys that are computed from the same columns or public rows, and the conditions on these."""
@@ -439,18 +434,17 @@ def _find(block: AggregatingBlock, keys: Pairs, ranges: bool) -> PublicGroups | 
         size = None if found is None or size is None else size * found
         if found is not None and found < part.most:
             # The noise covers the groups counted here; the engine may find no more than these.
-            listed = ", ".join(key.name for key, _ in part.keys)
-            query = f"SELECT {listed} FROM ({query}) AS counted ORDER BY {listed} LIMIT {found}"
+            listed = tuple(key.name for key, _ in part.keys)
+            query = Select(listed, Subquery(query, "counted"), order=listed, limit=found)
         queries.append(query)
-    names = ", ".join(key.name for key, _ in keys)
-    sources = " CROSS JOIN ".join(f"({sql}) AS d{i}" for i, sql in enumerate(queries))
     origins = [values.origin for part in parts for values in part.places.values()]
     origin = " and ".join(dict.fromkeys([*origins, *(f"the rows of {table}" for table in known.kept)]))
     size = None if size is None else max(1, size)
     complete = all(part.complete for part in parts)
     made = (part for part in parts if any(values.ranged for values in part.places.values()))
     ranged = frozenset(key.name for part in made for key, _ in part.keys)
-    whole = f"SELECT {names} FROM {sources}"
+    sources = cross(*(Subquery(query, f"d{i}") for i, query in enumerate(queries)))
+    whole = Select(tuple(key.name for key, _ in keys), sources)
     return PublicGroups(whole, size, origin, nullable, complete, tuple(left_out), ranged)
 
 
@@ -632,11 +626,11 @@ class _Known:
             return None
         typed = found[1].typed
         if typed.values is not None:
-            rows = ", ".join(f"(CAST({to_sql(make_literal(v))} AS {typed.type.sql}))" for v in typed.values)
+            listed = tuple(f"CAST({to_sql(make_literal(v))} AS {typed.type.sql})" for v in typed.values)
             # '2020-1-1' and '2020-01-01' are one group: shown twice, it would be answered twice and paid once.
-            distinct, size = not _all_different(typed), len(typed.values)
-            origin = "declared by the policy"
-            return Values(place[1], _listed(rows), size, origin, distinct=distinct, kind=typed.type.sql)
+            distinct, origin = not _all_different(typed), "declared by the policy"
+            kind = typed.type.sql
+            return Values(place[1], len(listed), origin, listed=listed, distinct=distinct, kind=kind)
         own = self._uses.get(place, []) if self._ranges else key.node.find_all(exp.Column)
         own = [node for node in own if (node.table, node.name) == place]
         days = list_days(place[1], typed, own)
@@ -664,35 +658,34 @@ def _met(block: AggregatingBlock) -> tuple[dict[str, exp.Expr], list[exp.Expr]]:
     return tables, [node for join in inner for node in split_conjuncts(join.args.get("on"))]
 
 
-def _query(part: KeyGroup) -> str:
+def _query(part: KeyGroup) -> Select:
     """Return the query of a part's groups."""
     keys, places = part.keys, list(part.places)
     if not part.relations and not part.conditions and len(keys) == len(places) == 1:
         key, typed = keys[0]
         if isinstance(typed.node, exp.Column) and not part.places[places[0]].step:
             given = part.places[places[0]]
-            if given.value == "v":
+            if given.listed is not None:
                 return given.query(key.name)
-            return f"SELECT DISTINCT days.{quote_column(given.name)} AS {key.name} FROM ({given.sql}) AS days"
-    items = ", ".join(f"{to_sql(typed.node)} AS {key.name}" for key, typed in keys)
-    sources = [to_sql(source) for source in part.relations.values()]
+            day = As(f"days.{quote_column(given.name)}", key.name)
+            return Select(day, Subquery(given.query(), "days"), distinct=True)
+    items = tuple(As(to_sql(typed.node), key.name) for key, typed in keys)
+    sources: list[Source] = [to_sql(source) for source in part.relations.values()]
     conditions = [to_sql(node) for node in part.conditions]
-    by_alias: dict[str, list[str]] = {}
+    by_alias: dict[str, list[Query]] = {}
     for (alias, name), values in part.places.items():
         if alias in part.relations:
             met = f"{quote_column(alias)}.{quote_column(name)}"
             also = f" OR {met} IS NULL" if values.missing else ""
-            conditions.append(f"{met} IN ({values.sql}){also}")
+            conditions.append(f"{met} IN ({values.query()}){also}")
         else:
-            by_alias.setdefault(alias, []).append(f"({values.sql})")
+            by_alias.setdefault(alias, []).append(values.query())
     for alias, found in by_alias.items():
-        crossed = " CROSS JOIN ".join(f"{query} AS v{i}" for i, query in enumerate(found))
-        source = found[0] if len(found) == 1 else f"(SELECT * FROM {crossed})"
-        sources.append(f"{source} AS {quote_column(alias)}")
+        crossed = Select("*", cross(*(Subquery(query, f"v{i}") for i, query in enumerate(found))))
+        sources.append(Subquery(found[0] if len(found) == 1 else crossed, quote_column(alias)))
     if not part.kept:
         conditions += [_write_presence(part, key, typed) for key, typed in keys]
-    where = f" WHERE {' AND '.join(f'({c})' for c in conditions)}" if conditions else ""
-    return f"SELECT DISTINCT {items} FROM {' CROSS JOIN '.join(sources)}{where}"
+    return Select(items, cross(*sources), tuple(f"({c})" for c in conditions), distinct=True)
 
 
 def _write_presence(part: KeyGroup, key: GroupKey, typed: Typed) -> str:
@@ -748,9 +741,11 @@ def _size(block: AggregatingBlock, part: KeyGroup) -> tuple[int, frozenset[str]]
     if _is_uncounted(block, part) or (single and not part.conditions):
         return part.most, part.missing  # another engine may count otherwise
     names = sorted(part.missing)
-    counted = "".join(f", COUNT(*) - COUNT({name})" for name in names)
+    counted = Select(
+        ("COUNT(*)", *(f"COUNT(*) - COUNT({name})" for name in names)), Subquery(_query(part), "d")
+    )
     try:
-        row = block.binder.finish.keep(f"SELECT COUNT(*){counted} FROM ({_query(part)}) AS d").to_pylist()[0]
+        row = block.binder.finish.keep(counted.sql).to_pylist()[0]
     except Error:
         return part.most, part.missing
     size, *absent = row.values()
@@ -766,14 +761,14 @@ def _may_be_null(typed: Typed) -> bool:
 def _of_its_own(key: GroupKey, typed: Typed) -> Values | None:
     """Return the few values of a boolean, or of a CASE whose outcomes are written out; None for another key."""
     if typed.type.kind == "BOOLEAN" and _may_be_null(typed):
-        return Values(key.name, _listed("(FALSE), (TRUE), (NULL)"), 3, "true, false and NULL")
+        return Values(key.name, 3, "true, false and NULL", listed=("FALSE", "TRUE", "NULL"))
     if typed.type.kind == "BOOLEAN":
-        return Values(key.name, _listed("(FALSE), (TRUE)"), 2, "true and false")
+        return Values(key.name, 2, "true and false", listed=("FALSE", "TRUE"))
     outcomes = _outcomes(typed.node)
     if outcomes is None or typed.nullable:
         return None
-    rows = ", ".join(f"(CAST({sql} AS {typed.type.sql}))" for sql in dict.fromkeys(outcomes))
-    return Values(key.name, _listed(rows), len(outcomes), "written in the query", distinct=True)
+    listed = tuple(f"CAST({sql} AS {typed.type.sql})" for sql in dict.fromkeys(outcomes))
+    return Values(key.name, len(outcomes), "written in the query", listed=listed, distinct=True)
 
 
 def _outcomes(node: exp.Expr) -> list[str] | None:

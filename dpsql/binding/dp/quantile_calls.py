@@ -27,7 +27,7 @@ from dpsql.binding.values.fixed_point import MOMENT_KINDS, place_on_line
 from dpsql.binding.values.sql_types import DOUBLE, Bounds, Type, Typed
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME
 from dpsql.errors import BindError
-from dpsql.exact.exact_query import Exact, write_group_by
+from dpsql.exact.exact_query import Exact
 from dpsql.language.dialect import bind_error, span_of, to_sql
 from dpsql.language.options import Call, Options, call_of, read_number, read_whole
 from dpsql.mechanisms.aggregation import Part, Together
@@ -44,6 +44,7 @@ from dpsql.mechanisms.quantile_tree import (
     make_tree_of,
 )
 from dpsql.mechanisms.quantiles import Quantiles
+from dpsql.mechanisms.queries import As, Select, Subquery
 from dpsql.mechanisms.strategies import CLEARLY, EVEN, TREE, StrategyChoice
 from dpsql.privacy.amounts import SYMBOLS, Amount
 from dpsql.privacy.events import Event
@@ -196,10 +197,12 @@ QUANTILES = BindingsByName()
 
 def write_histogram(exact: Exact, keys: Sequence[str], y: str, clamped: str, groups: int) -> str:
     """Return the query of the number of rows at each grid step: ``clamped`` is the step of ``v``."""
-    return (
-        f"SELECT {', '.join([*keys, clamped])} AS {GRID_STEP}, COUNT(*) AS {STEP_ROWS} FROM ({exact.held(y, groups)}) AS held "
-        f"WHERE v IS NOT NULL{write_group_by([*keys, GRID_STEP])}"
+    held, step, count = (
+        Subquery(exact.held(y, groups), "held"),
+        As(clamped, GRID_STEP),
+        As("COUNT(*)", STEP_ROWS),
     )
+    return Select((*keys, step, count), held, where="v IS NOT NULL", group=(*keys, GRID_STEP)).sql
 
 
 def write_points(
@@ -220,7 +223,9 @@ def write_points(
     elif grid.steps == 1:
         clamped = f"LEAST(GREATEST(v, {grid.low}), {grid.high})"
     query = write_histogram(exact, keys, y, clamped, groups)
-    return query, None if keys else f"SELECT v AS value FROM ({exact.held(narrow, groups)}) AS held"
+    if keys:
+        return query, None
+    return query, Select(As("v", "value"), Subquery(exact.held(narrow, groups), "held")).sql
 
 
 def choose_points(kind: Type, low: Fraction, high: Fraction) -> grids.Grid:

@@ -165,7 +165,7 @@ class PtrBlock(AggregatingBlock):
         made = []
         for amount, item in zip(share.amounts, asked, strict=True):
             where = self.condition_sql
-            query = write_bounded_rows(bound, where, keys, item.values, self.rows, groups, domain)
+            query = write_bounded_rows(bound, where, keys, item.values, self.rows, groups, domain).sql
             build = partial(item.make, query, delta=share.delta_part)
             made.append(build(amount.find_epsilon(price_of(build))))
         names = tuple(key.name for key in keys)

@@ -402,7 +402,7 @@ def rows_of_statistic(
     """Return the query of the private rows of a statistic, at most ``rows`` of one unit."""
     where = select.args.get("where")
     condition = to_sql(binder.expression(where.this, bound.names, env).node) if where is not None else None
-    return write_bounded_rows(bound, condition, (), dict(names.values) or {"one": "1"}, rows, None)
+    return write_bounded_rows(bound, condition, (), dict(names.values) or {"one": "1"}, rows, None).sql
 
 
 def _exact(candidate: Field) -> str:

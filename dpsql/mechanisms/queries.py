@@ -1,0 +1,131 @@
+"""Queries as values, and the one printer of their text in DuckDB's SQL.
+
+A source of a query may be a query, so that a text with five levels is five values, each named and written once, from the inside
+out. Expressions in them are texts of ours. Values are printed where an operator or an engine takes a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class As:
+    """An expression or a relation under another name."""
+
+    sql: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.sql} AS {self.name}"
+
+
+ROW_COUNT = As("COUNT(*)", "n")
+
+
+@dataclass(frozen=True)
+class Subquery:
+    """A query in FROM, under a name."""
+
+    query: Query | str
+    name: str
+
+    def __str__(self) -> str:
+        return f"({self.query}) AS {self.name}"
+
+
+@dataclass(frozen=True)
+class Join:
+    """A join of two sources; without a condition it has all pairs of their rows."""
+
+    left: Source
+    right: Source
+    on: str = ""
+    side: str = ""
+
+    def __str__(self) -> str:
+        if not self.on:
+            return f"{self.left} CROSS JOIN {self.right}"
+        return f"{self.left} {self.side}{' ' if self.side else ''}JOIN {self.right} ON {self.on}"
+
+
+def cross(*sources: Source) -> Source:
+    """Return all combinations of the rows of some sources."""
+    first, *others = sources
+    for other in others:
+        first = Join(first, other)
+    return first
+
+
+Source = str | As | Subquery | Join
+"""What FROM takes: a relation's name, or one of these values."""
+
+
+@dataclass(frozen=True)
+class Select:
+    """A SELECT, clause by clause; several conditions must all be true, and each is written as it is.
+
+    ``with_`` has the queries that it names, in order.
+    """
+
+    columns: str | As | tuple[str | As, ...]
+    source: Source = ""
+    where: str | tuple[str, ...] = ()
+    group: str | tuple[str, ...] = ()
+    having: str = ""
+    qualify: str | tuple[str, ...] = ()
+    order: str | tuple[str, ...] = ()
+    limit: int | None = None
+    offset: int | None = None
+    distinct: bool = False
+    with_: Mapping[str, Query | str] = field(default_factory=dict)
+
+    @cached_property
+    def sql(self) -> str:
+        """The query's text."""
+        named = ", ".join(f"{name} AS ({query})" for name, query in self.with_.items())
+        clauses = [
+            ("WITH", named),
+            ("SELECT DISTINCT" if self.distinct else "SELECT", _join(", ", self.columns)),
+            ("FROM", str(self.source)),
+            ("WHERE", _join(" AND ", self.where)),
+            ("GROUP BY", _join(", ", self.group)),
+            ("HAVING", self.having),
+            ("QUALIFY", _join(" AND ", self.qualify)),
+            ("ORDER BY", _join(", ", self.order)),
+            ("LIMIT", "" if self.limit is None else str(self.limit)),
+            ("OFFSET", "" if self.offset is None else str(self.offset)),
+        ]
+        return " ".join(f"{word} {text}" for word, text in clauses if text)
+
+    def __str__(self) -> str:
+        return self.sql
+
+
+@dataclass(frozen=True)
+class UnionAll:
+    """All rows of several queries."""
+
+    parts: tuple[Query, ...]
+
+    @property
+    def sql(self) -> str:
+        """The query's text."""
+        return " UNION ALL ".join(map(str, self.parts))
+
+    def __str__(self) -> str:
+        return self.sql
+
+
+Query = Select | UnionAll
+
+
+def _join(between: str, parts: str | As | tuple[str | As, ...]) -> str:
+    return between.join(map(str, parts)) if isinstance(parts, tuple) else str(parts)
+
+
+def write_filter(condition: str) -> str:
+    """Return the FILTER of an aggregate by a condition; empty without one."""
+    return f" FILTER (WHERE {condition})" if condition else ""
