@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Protocol
 
@@ -23,6 +24,7 @@ from dpsql.language.dialect import bind_error, join_word, table_named, to_sql
 from dpsql.language.labels import is_label_type, name_label_type
 from dpsql.language.options import Call, call_of
 from dpsql.late_dataclass import dataclass
+from dpsql.mechanisms.queries import Select, write_filter
 from dpsql.mechanisms.window_widths import WindowWidths
 
 
@@ -98,7 +100,7 @@ def label_of(call: Call) -> str:
     """Return an aggregate's label, ``count_star()``, ``sum(amount)``; for a mechanism its name alone."""
     if call.name in MECHANISMS:
         return call.name.lower()
-    where = f" FILTER (WHERE {spell(call.where)})" if call.where is not None else ""
+    where = write_filter("" if call.where is None else spell(call.where))
     if call.name == "COUNT" and (not call.args or call.args[0].is_star) and not call.distinct:
         return f"count_star(){where}"
     function = call.node
@@ -130,8 +132,11 @@ MAX_HINT = 200
 """The most characters of a whole statement in a hint."""
 
 
-def write_over_rows(select: exp.Select, items: str, after: str) -> str | None:
-    """Return a whole SELECT over these rows, for a hint; None if it would be long, or reads a query that WITH names."""
+def write_over_rows(select: exp.Select, asked: Select) -> str | None:
+    """Return a query, given without a source, over a SELECT's rows, for a hint.
+
+    None if it would be long, or reads a query that WITH names.
+    """
     above: exp.Expr | None = select
     while above is not None:
         if above.args.get("with_"):
@@ -141,7 +146,7 @@ def write_over_rows(select: exp.Select, items: str, after: str) -> str | None:
     for key in ("from_", "joins", "where"):
         part = select.args.get(key)
         rows.set(key, [one.copy() for one in part] if isinstance(part, list) else part and part.copy())
-    text = f"SELECT {items} {to_sql(rows).removeprefix('SELECT 1 ')} {after}"
+    text = replace(asked, source=to_sql(rows).removeprefix("SELECT 1 FROM ")).sql
     return None if len(text) > MAX_HINT or INTERNAL in text or select.args.get("from_") is None else text
 
 

@@ -17,6 +17,7 @@ from dpsql.catalogue.row_names import CLOCKS
 from dpsql.errors import BindError, Error
 from dpsql.language.dialect import span_of, to_sql
 from dpsql.language.parameters import make_literal
+from dpsql.mechanisms.queries import As, Select
 
 _WORD = re.compile(rf"(?i)\b({'|'.join(CLOCKS)})\b")
 
@@ -65,7 +66,7 @@ def fold_clocks(
         value: object = None
         if place is not node:
             try:
-                value = evaluate(f"SELECT {to_sql(_write_clocks(place.copy(), now))} AS value")
+                value = evaluate(Select(As(to_sql(_write_clocks(place.copy(), now)), "value")).sql)
                 made = _make_constant(value)
             except Error:
                 place, value = node, None

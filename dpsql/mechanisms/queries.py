@@ -7,8 +7,10 @@ out. Expressions in them are texts of ours. Values are printed where an operator
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
+
+from dpsql.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)
@@ -105,21 +107,22 @@ class Select:
 
 
 @dataclass(frozen=True)
-class UnionAll:
-    """All rows of several queries."""
+class Union:
+    """The rows of several queries: all of them, or each different row once."""
 
     parts: tuple[Query, ...]
+    distinct: bool = False
 
     @property
     def sql(self) -> str:
         """The query's text."""
-        return " UNION ALL ".join(map(str, self.parts))
+        return (" UNION " if self.distinct else " UNION ALL ").join(map(str, self.parts))
 
     def __str__(self) -> str:
         return self.sql
 
 
-Query = Select | UnionAll
+Query = Select | Union
 
 
 def _join(between: str, parts: str | As | tuple[str | As, ...]) -> str:

@@ -23,6 +23,7 @@ from dpsql.language.parameter_values import Params, StandIn, number_marks
 from dpsql.language.parameters import list_parameter_names
 from dpsql.language.statements import Statement, parse
 from dpsql.ledger.ledger import Ledger
+from dpsql.mechanisms.queries import As, Select
 from dpsql.policy.model import Policy
 from dpsql.policy.validate import fold
 from dpsql.privacy.dated_events import list_periods
@@ -171,14 +172,15 @@ def _list_values(line: Pipeline, policy: Policy, path: str) -> Iterator[tuple[st
         if values is None and columns[table.name][column] == "BOOLEAN":
             values = (False, True)
         if table.public:
-            query = f"SELECT DISTINCT {quote_identifier(column)} AS v FROM {quote_identifier(table.name)} ORDER BY v"
-            values = line.finisher.finish(query, {}, [table.name]).column(0).to_pylist()
+            shown = As(quote_identifier(column), "v")
+            query = Select(shown, quote_identifier(table.name), order="v", distinct=True)
+            values = line.finisher.finish(query.sql, {}, [table.name]).column(0).to_pylist()
         any_public = any_public or values is not None
         for value in values or ():
             yield table.name, column, str(value).lower() if isinstance(value, bool) else str(value)
     if not any_public:
         key, owner = quote_where_needed(found[0][1]), quote_where_needed(found[0][0].name)
-        hint = f"write SELECT {key}, COUNT(*) FROM {owner} GROUP BY {key}, which is paid."
+        hint = f"write {Select((key, 'COUNT(*)'), owner, group=key)}, which is paid."
         raise BindError(f"the policy declares no values of {path}.", hint=hint)
 
 

@@ -30,6 +30,7 @@ from dpsql.mechanisms import moments
 from dpsql.mechanisms.aggregation import Part
 from dpsql.mechanisms.contribution_caps import ClippedValue
 from dpsql.mechanisms.order_statistics import GradedGrid, WantedRank
+from dpsql.mechanisms.queries import Select
 
 
 class Formula(NamedTuple):
@@ -298,8 +299,8 @@ class AggregateCall:
         if self.block.is_unit(place):
             hint = f"write COUNT(DISTINCT {shown}) instead of {to_sql(self.call.node)}: no privacy unit is released."
         elif name in ("MIN", "MAX"):
-            after = f"GROUP BY {shown} ORDER BY {shown}{' DESC' if name == 'MAX' else ''} LIMIT 1"
-            whole = self.block.write_select(shown, after)
+            first = Select(shown, group=shown, order=f"{shown}{' DESC' if name == 'MAX' else ''}", limit=1)
+            whole = self.block.write_select(first)
             hint = "group by it and take the first or the last of the groups: they are noisy."
             hint = hint if whole is None else f"write {whole}: the groups are noisy."
         elif kind == "BOOLEAN" and name == "AVG":

@@ -24,6 +24,7 @@ from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.language.options import AUTO, Options
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.per_group import GroupSelector
+from dpsql.mechanisms.queries import Select
 from dpsql.mechanisms.renyi_selection import make_group_selector
 from dpsql.numerics.exact_numbers import round_significant, write_number
 from dpsql.policy.model import Budget
@@ -326,11 +327,13 @@ def refuse_elsewhere(node: exp.Expr) -> None:
             if group is not None
             else []
         )
-        listed = ", ".join([*map(to_sql, keys), shown])
-        whole = public_statement.write_over_rows(select, f"{listed}, COUNT(*)", f"GROUP BY {listed}")
+        listed = (*map(to_sql, keys), shown)
+        whole = public_statement.write_over_rows(select, Select((*listed, "COUNT(*)"), group=listed))
     elif select is not None and shown != "x" and name in ("ARG_MAX", "ARG_MIN") and isinstance(by, exp.Expr):
-        after = f"GROUP BY {shown} ORDER BY 2{' DESC' if name == 'ARG_MAX' else ''} LIMIT 1"
-        whole = public_statement.write_over_rows(select, f"{shown}, AVG({to_sql(by)})", after)
+        order, mean = "2 DESC" if name == "ARG_MAX" else "2", f"AVG({to_sql(by)})"
+        whole = public_statement.write_over_rows(
+            select, Select((shown, mean), group=shown, order=order, limit=1)
+        )
     if whole is not None:
         why = (
             "the row of an extreme is one person's"

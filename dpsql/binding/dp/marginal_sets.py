@@ -49,7 +49,7 @@ from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.marginals import SET_COLUMN, Marginal, Marginals, Residual, find_shares, list_closure
 from dpsql.mechanisms.moments import Count, Output, Sum
 from dpsql.mechanisms.per_group import Noise
-from dpsql.mechanisms.queries import Select, Subquery, UnionAll, cross
+from dpsql.mechanisms.queries import Select, Subquery, Union, cross
 from dpsql.mechanisms.strategies import EVEN, MARGINALS, StrategyChoice, choose_strategy
 from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
@@ -98,7 +98,7 @@ class JointBlock(NoisyBlock):
             if other:
                 within, missing = own.holds([f"({key.sql})"], [key], "within"), f"CAST(NULL AS {key.type})"
                 key = replace(key, sql=f"CASE WHEN {within} THEN {key.sql} END")
-                both = UnionAll((Select(key.name, Subquery(own.query, "listed")), Select(missing)))
+                both = Union((Select(key.name, Subquery(own.query, "listed")), Select(missing)))
                 query = Select(key.name, Subquery(both, "extended"), distinct=True)
             placed.append(key)
             queries.append(query)

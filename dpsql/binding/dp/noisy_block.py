@@ -40,7 +40,6 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.exact import exact_query
 from dpsql.exact.exact_query import Exact, GroupKey, write_packed_route
 from dpsql.language.dialect import (
-    expression_of,
     join_word,
     parse_fragment,
     parse_select,
@@ -583,8 +582,8 @@ def _order_labels(key: GroupKey, values: Sequence[object] | None) -> exp.Expr:
         return exp.column(key.name)
     places = {label: place for place, label in enumerate(key.order)}
     labels = sorted(map(str, values), key=lambda label: (places.get(label, len(places)), label))
-    listed = ", ".join(to_sql(exp.Literal.string(label)) for label in labels)
-    return expression_of(f"CAST({key.name} AS ENUM({listed})) AS {key.name}")
+    listed = exp.DataType(this=exp.DType.ENUM, expressions=[exp.Literal.string(label) for label in labels])
+    return exp.alias_(exp.Cast(this=exp.column(key.name), to=listed), key.name)
 
 
 def _free_delta(share: BudgetShare, choice: NoiseChoice, fitted: FittedOutputs, private: bool) -> BudgetShare:

@@ -186,8 +186,8 @@ def _declared_bins(asked: AggregateCall, typed: Typed) -> list[exp.Expr]:
     call = f"HISTOGRAM{'_EXACT' * (kind == 'TEXT')}({source}, {examples.get(kind, '[10, 20, 30]')})"
     hint = f"write the bins, {call}, or ask the data owner for values."
     if name == "MODE":
-        after = f"GROUP BY {source} ORDER BY n DESC LIMIT 1"
-        counted = asked.block.write_select(f"{source}, COUNT(*) AS n", after)
+        counts = Select((source, ROW_COUNT), group=source, order="n DESC", limit=1)
+        counted = asked.block.write_select(counts)
         hint = f"write SELECT WITH PTR MODE({source}){f', or {counted}' if counted else ''}."
     raise privacy_error(asked.call.node, what, hint)
 

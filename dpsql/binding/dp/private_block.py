@@ -30,6 +30,7 @@ from dpsql.language.advice import nearest_aggregate
 from dpsql.language.dialect import bind_error, privacy_error, quote_where_needed, table_named, to_sql
 from dpsql.language.options import Call, Options, call_of
 from dpsql.late_dataclass import dataclass
+from dpsql.mechanisms.queries import As, Select, Subquery
 
 _AGGREGATES = names_of("DP")
 
@@ -143,9 +144,9 @@ class AggregatingBlock(ABC):
                 "group by columns; the noisy value may be a group in an outer query.",
             )
         elif unit is not None and (outer := self._call_around(node)) is not None:
-            own = self.write_select(f"{unit}, {to_sql(call.node)} AS n", f"GROUP BY {unit}")
+            own = self.write_select(Select((unit, As(to_sql(call.node), "n")), group=unit))
             if own is not None:
-                hint = f"write SELECT {outer.name}(n) FROM ({own}) AS t: a subquery aggregates first."
+                hint = f"write {Select(f'{outer.name}(n)', Subquery(own, 't'))}: a subquery aggregates first."
         return privacy_error(node, f"{call.name} {why}.", hint)
 
     @staticmethod
@@ -158,13 +159,13 @@ class AggregatingBlock(ABC):
             above = above.parent
         return None
 
-    def write_select(self, items: str, after: str) -> str | None:
-        """Return a whole SELECT over the rows of this block, for a hint; None if it depends on a query around it."""
-        return public_statement.write_over_rows(self.select, items, after)
+    def write_select(self, asked: Select) -> str | None:
+        """Return a query, given without a source, over this block's rows; None if it depends on a query around it."""
+        return public_statement.write_over_rows(self.select, asked)
 
     def write_counts(self, shown: str) -> str:
         """Return the hint that counts how often each value occurs."""
-        whole = self.write_select(f"{shown}, COUNT(*)", f"GROUP BY {shown}")
+        whole = self.write_select(Select((shown, "COUNT(*)"), group=shown))
         return f"write {whole}: it counts its values." if whole else "group by it, and count the rows."
 
     def condition(self, node: exp.Expr) -> Typed:
@@ -302,7 +303,7 @@ class AggregatingBlock(ABC):
         for item in select.expressions:
             if item.is_star:
                 what = f"rows of {self.bound.subject} can't be released."
-                raise privacy_error(item, what, f"try SELECT COUNT(*) FROM {self.bound.subject}.")
+                raise privacy_error(item, what, f"try {Select('COUNT(*)', self.bound.subject)}.")
             inner = item.unalias()
             labels.append(item.alias if isinstance(item, exp.Alias) else self._label(inner))
             above = self.above(inner, aliases)
@@ -496,7 +497,7 @@ class AggregatingBlock(ABC):
         hint = f"write {one}, or group by it and count the rows."
         holder = self.select.parent
         if isinstance(holder.parent if isinstance(holder, exp.Subquery) else holder, exp.In):
-            listed = self.write_select(named, f"GROUP BY {named} HAVING COUNT(*) > 0")
+            listed = self.write_select(Select(named, group=named, having="COUNT(*) > 0"))
             hint = (
                 f"write ({listed}): the list is released." if listed else "release the list first, as groups."
             )

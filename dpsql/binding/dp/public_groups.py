@@ -37,7 +37,7 @@ from dpsql.catalogue.date_units import UNIT_OF_NAME, UNIT_SECONDS
 from dpsql.catalogue.row_names import ROW_OF_NAME, STRICT_CALLS
 from dpsql.errors import Error, PrivacyError
 from dpsql.exact.exact_query import GroupKey, PublicGroups
-from dpsql.language.dialect import expression_of, join_word, to_sql
+from dpsql.language.dialect import join_word, to_sql
 from dpsql.language.parameters import make_literal
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.queries import As, Query, Select, Source, Subquery, cross
@@ -563,8 +563,7 @@ class _Known:
             values = list_grid("n", node, inner)
             if values is not None:
                 place, text = (f"grid_{key.name}_{len(grids)}", "n"), to_sql(inner.node)
-                # If zeros were unified, the key was written and parsed again, which may spell a function otherwise.
-                grids |= dict.fromkeys((text, to_sql(expression_of(text))), place)
+                grids[text] = place
                 self._grids[place] = values
         made = with_keys(typed.node, grids)
         places = list_key_columns(made)

@@ -30,12 +30,13 @@ from dpsql.binding.values.sql_types import Typed
 from dpsql.errors import BindError, Error, ParseError, PrivacyError
 from dpsql.exact.exact_query import Exact, GroupKey, Partial, PublicGroups
 from dpsql.language import statements
-from dpsql.language.dialect import bind_error, expression_of, privacy_error, span_of, to_sql
+from dpsql.language.dialect import bind_error, parse_select, privacy_error, span_of, to_sql
 from dpsql.language.options import call_of
 from dpsql.language.parameter_values import Params
 from dpsql.language.statements import MAX_SYNTHETIC_ROWS, SYNTHETIC_USAGE, Statement, parse
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.per_group import Noise
+from dpsql.mechanisms.queries import As, Select, Subquery
 from dpsql.mechanisms.synthetic.models import list_marginals
 from dpsql.mechanisms.synthetic.rounds import TOTAL, WEIGHT, SyntheticRows
 from dpsql.privacy.amounts import Amount
@@ -239,18 +240,16 @@ class SyntheticBlock(NoisyBlock):
 
     def _make_rows(self) -> None:
         """Replace combinations in the statement by rows: the requested or the estimated number."""
-        names = ", ".join(key.name for key in self.keys.values())
+        names = tuple(key.name for key in self.keys.values())
         rows = self.options.get("rows")
         asked = str(rows) if rows is not None else f"LEAST({TOTAL}, {MAX_SYNTHETIC_ROWS})"
-        running = f"SUM({WEIGHT}) OVER (ORDER BY {names} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
-        whole = f"SUM({WEIGHT}) OVER () AS whole"
-        parts = f"SELECT *, {running} AS upto, {whole}, {asked} AS asked FROM {self.name}"
+        before = f"ORDER BY {', '.join(names)} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+        running, whole = (As(f"SUM({WEIGHT}) OVER ({w})", n) for w, n in ((before, "upto"), ("", "whole")))
+        parts = Subquery(Select(("*", running, whole, As(asked, "asked")), self.name), "parts")
         times = f"(upto * asked) // whole - ((upto - {WEIGHT}) * asked) // whole"
-        text = f"SELECT {names}, UNNEST(RANGE(CAST({times} AS BIGINT))) AS copy FROM ({parts}) AS parts"
-        made = expression_of(f"({text})")
-        assert isinstance(made, exp.Subquery)
-        made.set("alias", exp.TableAlias(this=exp.to_identifier(self.binder.name("rows"))))
-        self.select.set("from_", exp.From(this=made))
+        copies = Select((*names, As(f"UNNEST(RANGE(CAST({times} AS BIGINT)))", "copy")), parts)
+        rows = exp.to_identifier(self.binder.name("rows"))
+        self.select.set("from_", exp.From(this=parse_select(copies.sql).subquery(rows, copy=False)))
 
 
 def _advise_on_values(name: str, typed: Typed) -> str:

@@ -58,6 +58,7 @@ from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.mechanisms.empty_groups import RangedGroups
+from dpsql.mechanisms.queries import Select, Subquery
 from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.policy.model import Column, Policy, Table
 from dpsql.policy.tables import Hop
@@ -664,7 +665,7 @@ class Binder(ABC):
         columns = [(label, Type.parse(kind)) for label, kind in described]
         orders = {name_label_type(order): order for order in self._list_orders()}
         listed = ", ".join(column_name(place) for place in range(len(columns)))
-        found = Input(self.name("input"), f"SELECT * FROM ({sql}) AS given({listed})")
+        found = Input(self.name("input"), Select("*", Subquery(sql, f"given({listed})")).sql)
         fields = tuple(
             Field(
                 label,

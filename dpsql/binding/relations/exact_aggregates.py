@@ -24,11 +24,11 @@ from dpsql.binding.values.exact_moments import (
 from dpsql.binding.values.fixed_point import (
     MOST_DECIMALS,
     bound_any_sum,
+    make_canonical,
     snap_to_decimal,
     sum_decimals,
     sum_wide_integers,
     unify_zeros,
-    write_canonical,
     write_group_keys,
     write_order_independent,
 )
@@ -49,6 +49,7 @@ from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME, names_of
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
 from dpsql.language.options import Call, call_of
 from dpsql.late_dataclass import dataclass
+from dpsql.mechanisms.queries import As, Join, Select, Source, Subquery, write_filter
 
 
 def bound_rows(bound: From) -> Bounds:
@@ -136,41 +137,40 @@ class Grouped:
         keys = [(f"k{i}", unify_zeros(make_total(n, names)), n) for i, n in enumerate(nodes)]
         return cls(names, keys, rows, layered, twice)
 
-    def inner(self, owner: str, name: str, source: str) -> str:
-        """Return the aggregation's SQL, for each owner of rows (called ``name``) and each key."""
+    def inner(self, owner: str, name: str, rows: Select) -> Select:
+        """Return the aggregation of rows, given without columns, for each owner of them (called ``name``) and each key."""
         if self.moments and len(self.made) == 1 and not self.keys:
-            return self._alone(owner, name, source, *self.moments)
+            return self._alone(owner, name, rows, *self.moments)
         apart = [made for made, sums in self.moments.items() if sums.reads_twice and not self.keys]
-        if len(source) * len(apart) > _LONGEST:
+        if len(rows.sql) * len(apart) > _LONGEST:
             apart = []
         names = [t.node.name for _, t in self.made.values() if t.node.name not in apart]
-        parts = [self._together(owner, name, source, names)] if names or not apart else []
-        parts += [self._alone(owner, name, source, made) for made in apart]
+        parts = [self._together(owner, name, rows, names)] if names or not apart else []
+        parts += [self._alone(owner, name, rows, made) for made in apart]
         if len(parts) == 1:
             return parts[0]
-        first, *others = (f"({part}) AS part{place}" for place, part in enumerate(parts))
-        shown = [f"part0.{name} AS {name}", *(f"part0.{made} AS {made}" for made in names)]
-        shown += [
-            f"part{len(parts) - len(apart) + place}.{made} AS {made}" for place, made in enumerate(apart)
-        ]
-        joins = [f" JOIN {part} ON part{place}.{name} = part0.{name}" for place, part in enumerate(others, 1)]
-        return f"SELECT {', '.join(shown)} FROM {first}{''.join(joins)}"
+        shown = [As(f"part0.{made}", made) for made in (name, *names)]
+        shown += [As(f"part{len(parts) - len(apart) + i}.{made}", made) for i, made in enumerate(apart)]
+        joined: Source = Subquery(parts[0], "part0")
+        for i, part in enumerate(parts[1:], 1):
+            joined = Join(joined, Subquery(part, f"part{i}"), f"part{i}.{name} = part0.{name}")
+        return Select(tuple(shown), joined)
 
-    def _alone(self, owner: str, name: str, source: str, made: str) -> str:
-        """Return the aggregation's SQL with one aggregate made of sums, and no key."""
+    def _alone(self, owner: str, name: str, rows: Select, made: str) -> Select:
+        """Return the aggregation with one aggregate made of sums, and no key."""
         moments = self.moments[made]
-        return write_layers(moments.add_up_alone(owner, name, source), [name], {made: moments})
+        return write_layers(moments.add_up_alone(owner, name, rows), [name], {made: moments})
 
-    def _together(self, owner: str, name: str, source: str, names: Sequence[str]) -> str:
-        """Return the aggregation's SQL with some of the aggregates of the rows."""
+    def _together(self, owner: str, name: str, rows: Select, names: Sequence[str]) -> Select:
+        """Return the aggregation with some of the aggregates of the rows."""
         moments = {m: sums for m, sums in self.moments.items() if m in names and not sums.reads_twice}
-        items = [f"{owner} AS {name}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in self.keys)]
+        items = [As(owner, name), *(As(to_sql(t.node), n) for n, t, _ in self.keys)]
         made = [(sql, t.node.name) for sql, t in self.made.values() if t.node.name in names]
         plain = [(sql, one) for sql, one in made if one not in moments]
-        items += [f"{sql} AS {one}" for sql, one in plain]
+        items += [As(sql, one) for sql, one in plain]
         items += [item for sums in moments.values() for item in sums.add_up()]
-        by = [owner, *(sql for _, t, _ in self.keys for sql in write_group_keys(t))]
-        grouped = f"SELECT {', '.join(items)} FROM {source} GROUP BY {', '.join(by)}"
+        by = (owner, *(sql for _, t, _ in self.keys for sql in write_group_keys(t)))
+        grouped = replace(rows, columns=tuple(items), group=by)
         kept = [name, *(n for n, _, _ in self.keys), *(one for _, one in plain)]
         return write_layers(grouped, kept, moments) if moments else grouped
 
@@ -245,7 +245,7 @@ class Grouped:
         text = to_sql(node)
         if text not in self.made:
             typed = make_total(chosen, self.names)
-            value = write_canonical(typed, chosen)
+            value = to_sql(make_canonical(typed, chosen))
             sql = f"FIRST({value} ORDER BY {', '.join([*self._order(order), value])}){self._filter(where)}"
             self._add(text, sql, replace(typed, constant=False, nullable=True, plain=None))
         return self.made[text][1].node.copy()
@@ -260,7 +260,7 @@ class Grouped:
                 raise privacy_error(asked.value, what, "list numbers, texts, dates or times.")
             kind = Type.parse(f"{typed.type.sql}[]")
             made = Typed(exp.null(), kind, length=DEFAULT_MAX_LENGTH, unchecked=True)
-            self._add(text, self._write_list(node, asked, write_canonical(typed, asked.value)), made)
+            self._add(text, self._write_list(node, asked, to_sql(make_canonical(typed, asked.value))), made)
         return self.made[text][1].node.copy()
 
     def _join(self, node: exp.Expr, asked: _List) -> exp.Expr:
@@ -304,7 +304,7 @@ class Grouped:
         for item in order:
             key = make_total(item.this, self.names)
             refuse_order([key], item.this)
-            by.append(self._order_by(write_canonical(key, item.this), item))
+            by.append(self._order_by(to_sql(make_canonical(key, item.this)), item))
         return by
 
     @staticmethod
@@ -315,7 +315,7 @@ class Grouped:
     def _filter(self, where: exp.Expr | None, there: str = "") -> str:
         parts = [there] if there else []
         parts += [] if where is None else [f"({to_sql(make_condition(where, self.names).node)})"]
-        return f" FILTER (WHERE {' AND '.join(parts)})" if parts else ""
+        return write_filter(" AND ".join(parts))
 
     def _add(self, text: str, sql: str, typed: Typed) -> None:
         """Add an aggregate with its type, under the next name."""
@@ -427,16 +427,14 @@ def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tu
 
     ``own``: the rows are one unit's, whose sum of integers is an integer that may be compared.
     """
-    where = (
-        f" FILTER (WHERE {to_sql(make_condition(call.where, names).node)})" if call.where is not None else ""
-    )
+    where = write_filter("" if call.where is None else to_sql(make_condition(call.where, names).node))
     if call.named:
         raise bind_error(call.node, "aggregates inside SUBSAMPLE are exact: they take no options.")
     distinct = "DISTINCT " if call.distinct else ""
     if call.name == "COUNT" and (not call.args or call.args[0].is_star):
         return f"COUNT({distinct}*){where}", BIGINT
     if call.name == "COUNT_IF":
-        return f"COUNT(*) FILTER (WHERE {to_sql(make_condition(call.args[0], names).node)})", BIGINT
+        return f"COUNT(*){write_filter(to_sql(make_condition(call.args[0], names).node))}", BIGINT
     if call.name == "COUNT":
         return f"COUNT({distinct}{to_sql(make_total(call.args[0], names).node)}){where}", BIGINT
     name = AGGREGATE_OF_NAME[call.name].kind.upper()
@@ -445,7 +443,7 @@ def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tu
     if AGGREGATE_OF_NAME[call.name].chosen:
         if call.name != "MODE":
             refuse_order(typed[-1:], call.args[-1])
-        given = [write_canonical(t, place) for t, place in zip(typed, call.args, strict=True)]
+        given = [to_sql(make_canonical(t, place)) for t, place in zip(typed, call.args, strict=True)]
         # DuckDB takes the first of equals, which other blocks' rows may determine: so take the smallest.
         first = f" ORDER BY {given[0]}" if AGGREGATE_OF_NAME[call.name].ties else ""
         return f"{name}({', '.join(given)}{first}){where}", typed[0].type

@@ -36,8 +36,9 @@ from dpsql.binding.values.lengths import check_length, length_of
 from dpsql.binding.values.sql_types import Typed
 from dpsql.catalogue.row_names import STRICT_CALLS
 from dpsql.errors import BindError, PrivacyError
-from dpsql.language.dialect import expression_of, join_word, parse_select, privacy_error, to_sql
+from dpsql.language.dialect import join_word, parse_select, privacy_error, to_sql
 from dpsql.late_dataclass import dataclass
+from dpsql.mechanisms.queries import ROW_COUNT, As, Select, Subquery
 from dpsql.policy.model import Table
 
 DEFAULT_MAX_FAN_OUT = 10_000
@@ -195,10 +196,16 @@ def refuse_fan_out(count: int, tables: Iterable[Table], node: exp.Expr) -> None:
 
 def keep_first_rows(relation: Relation, source: exp.Expr, keys: list[Field], rows: int) -> exp.Expr:
     """Return a public source with at most ``rows`` rows per value of its keys, the first by all columns."""
-    by = ", ".join(to_sql(key.typed.node) for key in keys)
-    order = ", ".join(to_sql(f.typed.node) for f in relation.fields)
-    window = f"{f'PARTITION BY {by} ' if keys else ''}{f'ORDER BY {order}' if order else ''}"
-    return choose_rows(relation, source, expression_of(f"row_number() OVER ({window}) <= {rows}"))
+    kept = keep_first(rows, [key.typed.node for key in keys], [f.typed.node for f in relation.fields])
+    return choose_rows(relation, source, kept)
+
+
+def keep_first(rows: int, by: Sequence[exp.Expr], order: Sequence[exp.Expr]) -> exp.Expr:
+    """Return the condition that keeps the first rows of each key in an order."""
+    ordered = [exp.Ordered(this=node.copy(), nulls_first=False) for node in order]
+    window = exp.Window(this=exp.RowNumber(), partition_by=[node.copy() for node in by], over="OVER")
+    window.set("order", exp.Order(expressions=ordered) if ordered else None)
+    return exp.LTE(this=window, expression=exp.Literal.number(rows))
 
 
 def choose_rows(
@@ -303,22 +310,21 @@ def count_rows_per_key(binder: Binder, item: exp.Expr, relation: Relation, keys:
     if relation.inputs:
         rows, names = relation.inputs[0].sql, [key.typed.node.name for key in keys]
     else:
-        rows, names = f"SELECT * FROM {to_sql(column(item.name))}", [key.name for key in keys]
+        rows, names = Select("*", to_sql(column(item.name))).sql, [key.name for key in keys]
     if binder.is_unreleased(rows):
         return 1 if _is_one_group(binder, rows, names) else None
 
-    def first(sql: str) -> int:
-        return int(binder.finish.keep(sql, binder.public).column(0)[0].as_py())
+    def first(query: Select) -> int:
+        return int(binder.finish.keep(query.sql, binder.public).column(0)[0].as_py())
 
-    total = first(
-        f"SELECT COUNT(*)::BIGINT AS n FROM (SELECT 1 FROM ({rows}) AS t LIMIT {_MOST_COUNTED}) AS t"
-    )
+    some = Subquery(Select("1", Subquery(rows, "t"), limit=_MOST_COUNTED), "t")
+    total = first(Select(As("COUNT(*)::BIGINT", "n"), some))
     if not keys or total <= 1:
         return total
-    by = [to_sql(column(name)) for name in names]
-    known = " AND ".join(f"{name} IS NOT NULL" for name in by)
-    each = f"SELECT COUNT(*) AS n FROM ({rows}) AS t WHERE {known} GROUP BY {', '.join(by)}"
-    return first(f"SELECT COALESCE(MAX(n), 0)::BIGINT AS n FROM ({each}) AS g")
+    by = tuple(to_sql(column(name)) for name in names)
+    known = tuple(f"{name} IS NOT NULL" for name in by)
+    each = Subquery(Select(ROW_COUNT, Subquery(rows, "t"), known, by), "g")
+    return first(Select(As("COALESCE(MAX(n), 0)::BIGINT", "n"), each))
 
 
 _MULTIPLYING = (exp.SetOperation, exp.Join, exp.Lateral, exp.Unnest, exp.Explode, exp.Values, exp.Pivot)

@@ -53,6 +53,7 @@ from dpsql.language.dialect import (
     to_sql,
 )
 from dpsql.late_dataclass import dataclass
+from dpsql.mechanisms.queries import Select, write_filter
 
 _OUTER = ("LEFT", "RIGHT", "FULL")
 _INEQUALITIES = (exp.GT, exp.GTE, exp.LT, exp.LTE)
@@ -243,12 +244,10 @@ class _Step:
             and isinstance(item, exp.Table)
             and fold(item.name) == fold(public.alias)
         ):
-            columns = ", ".join(quote_where_needed(field.name) for field in public.fields)
-            fullest = (
-                f"EXPMECH(COUNT(*) FILTER (WHERE {to_sql(on)}), answer => TRUE) OVER {to_sql(item.this)}"
-            )
+            columns = (quote_where_needed(field.name) for field in public.fields)
+            fullest = f"EXPMECH(COUNT(*){write_filter(to_sql(on))}, answer => TRUE) OVER {to_sql(item.this)}"
             rows = to_sql(self.join.this if self.right.private else select.args["from_"].this)
-            hint = f"write SELECT {columns}, {fullest} FROM {rows}: it chooses the fullest; or {hint}"
+            hint = f"write {Select((*columns, fullest), rows)}: it chooses the fullest; or {hint}"
         return hint
 
     def add(self) -> None:
@@ -453,5 +452,5 @@ def _optional(relation: Relation) -> Relation:
 
 def _first_of_each(public: Relation, by: list[str], order: list[str]) -> Relation:
     chosen = f"row_number() OVER (PARTITION BY {', '.join(by)} ORDER BY {', '.join(order)}) = 1"
-    query = parse_select(f"SELECT * FROM {to_sql(public.source)} QUALIFY {chosen}")
+    query = parse_select(Select("*", to_sql(public.source), qualify=chosen).sql)
     return replace(public, source=query.subquery(exp.to_identifier(public.name), copy=False))

@@ -33,6 +33,7 @@ from dpsql.language.dialect import (
     span_of,
     to_sql,
 )
+from dpsql.mechanisms.queries import As, Select, Subquery
 
 
 def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> rel.Relation:
@@ -394,15 +395,15 @@ def aggregate_per_unit(binder: Binder, select: exp.Select, bound: rel.From, env:
     known = dict(zip((name for name, _, _ in grouped.keys), _grouped_fields(nodes, bound), strict=True))
     outputs = [grouped.total(item.unalias()) for item in select.expressions]
     having, where = (select.args.get(key) for key in ("having", "where"))
-    kept = f" WHERE {grouped.condition(having.this)}" if having is not None else ""
+    kept = grouped.condition(having.this) if having is not None else ""
     unit = to_sql(bound.unit)
-    source = f"{bound.sql} WHERE {unit} IS NOT NULL"
+    asked = [f"{unit} IS NOT NULL"]
     if where is not None:
-        source += f" AND ({to_sql(binder.expression(where.this, bound.names, env).node)})"
+        asked.append(f"({to_sql(binder.expression(where.this, bound.names, env).node)})")
     alias = binder.name("rows")
-    shown = [f"{to_sql(typed.node)} AS {rel.column_name(place)}" for place, typed in enumerate(outputs)]
-    inner = grouped.inner(unit, rel.UNIT, source)
-    text = f"SELECT {', '.join([*shown, f'g.{rel.UNIT} AS {rel.UNIT}'])} FROM ({inner}) AS g{kept}"
+    shown = (As(to_sql(typed.node), rel.column_name(place)) for place, typed in enumerate(outputs))
+    inner = Subquery(grouped.inner(unit, rel.UNIT, Select((), bound.sql, tuple(asked))), "g")
+    query = Select((*shown, As(f"g.{rel.UNIT}", rel.UNIT)), inner, kept)
     parts = {
         name for (name, _, _), node in zip(grouped.keys, nodes, strict=True) if own.is_period(node, bound)
     }
@@ -415,7 +416,7 @@ def aggregate_per_unit(binder: Binder, select: exp.Select, bound: rel.From, env:
         carried = rel.carry_field(name, there, same, len(nodes) == 1)
         by = typed.node.name if isinstance(typed.node, exp.Column) else ""
         fields.append(replace(carried, is_period=carried.is_period or by in parts))
-    subquery = parse_select(text).subquery(exp.to_identifier(alias), copy=False)
+    subquery = parse_select(query.sql).subquery(exp.to_identifier(alias), copy=False)
     alone = all(
         f.is_unit or rel.PERSON in f.anchors if f is not None and f.tells_unit else name in parts
         for name, f in known.items()

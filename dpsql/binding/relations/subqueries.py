@@ -44,7 +44,6 @@ from dpsql.binding.values.sql_types import BOOLEAN, Bounds, Typed
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.dialect import (
     bind_error,
-    parse_fragment,
     parse_select,
     privacy_error,
     quote_where_needed,
@@ -53,6 +52,7 @@ from dpsql.language.dialect import (
 )
 from dpsql.language.options import mode_of
 from dpsql.late_dataclass import dataclass
+from dpsql.mechanisms.queries import As, Select, Subquery
 
 ONCE = "dpsql_once"
 """Marks a query whose copies are to be bound once."""
@@ -68,11 +68,9 @@ class CorrelatedQuery:
     names: Names
     where: tuple[exp.Expr, ...]
 
-    def sql(self, items: str, more: tuple[exp.Expr, ...] = ()) -> exp.Select:
-        """Return the query with these items, and with further conditions."""
-        conditions = " AND ".join(f"({to_sql(node)})" for node in (*self.where, *more))
-        where = f" WHERE {conditions}" if conditions else ""
-        return parse_select(f"SELECT {items} FROM {self.bound.sql}{where}")
+    def query(self, columns: str | tuple[As, ...], more: tuple[exp.Expr, ...] = ()) -> Select:
+        """Return the query with these columns, and with further conditions."""
+        return Select(columns, self.bound.sql, tuple(f"({to_sql(node)})" for node in (*self.where, *more)))
 
 
 def bind_expression(binder: Binder, node: exp.Expr, names: Names, env: Env) -> Typed:
@@ -182,9 +180,8 @@ def _scalar(inner: CorrelatedQuery, more: tuple[exp.Expr, ...]) -> Typed:
         raise privacy_error(item, "this subquery may find several rows.", hint)
     grouped = Grouped(inner.names, rows=bound_rows(inner.bound))
     typed = grouped.total(item)
-    made = ", ".join(f"{sql} AS {known.node.name}" for sql, known in grouped.made.values())
-    rows = to_sql(inner.sql(made, more))
-    node = parse_select(f"SELECT {to_sql(typed.node)} AS value FROM ({rows}) AS g")
+    made = tuple(As(sql, known.node.name) for sql, known in grouped.made.values())
+    node = parse_select(Select(As(to_sql(typed.node), "value"), Subquery(inner.query(made, more), "g")).sql)
     return Typed(node.subquery(), typed.type, typed.bounds, False, None)
 
 
@@ -277,7 +274,7 @@ class _Place:
             return _scalar(inner, more)
         if aggregates(select):
             raise privacy_error(select.expressions[0], "an aggregate always has a row.")
-        return self._exists(same, lambda conditions: inner.sql("1", (*conditions, *more)))
+        return self._exists(same, lambda conditions: parse_select(inner.query("1", (*conditions, *more)).sql))
 
     def _private(self, relation: Relation) -> Typed:
         """Return membership in an independent private query, such as ``x IN (SELECT ... GROUP BY unit)``."""
@@ -290,8 +287,8 @@ class _Place:
         unit, source = self.linked(relation.unit, [relation], pairs, self.node), to_sql(relation.source)
 
         def query(conditions: Sequence[exp.Expr]) -> exp.Expr:
-            where = " AND ".join(f"({to_sql(node)})" for node in (*conditions, unit))
-            return parse_fragment(f"SELECT 1 FROM {source} WHERE {where}")
+            asked = tuple(f"({to_sql(node)})" for node in (*conditions, unit))
+            return parse_select(Select("1", source, asked).sql)
 
         return self._exists(same, query)
 
@@ -468,7 +465,7 @@ def bind_lateral(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relat
             raise bind_error(
                 node, "name the columns of a LATERAL.", "write the names of its columns instead of the star."
             )
-        query, names = found.sql("1"), found.names
+        query, names = parse_select(found.query("1").sql), found.names
         query.set("expressions", [])
     values = [
         (label_of_item(item), binder.expression(item.unalias(), names, env)) for item in inner.expressions

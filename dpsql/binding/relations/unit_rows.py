@@ -16,21 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from copy import copy, deepcopy
-from functools import cache
 
 from sqlglot import exp
 
 from dpsql.binding.plan import ProtectedUnit
 from dpsql.binding.public_statement import Env, inner_queries
 from dpsql.binding.relations.catalog import Binder, Catalog
-from dpsql.binding.relations.fan_out import choose_rows, floor_root, max_unit_rows, replace_source
+from dpsql.binding.relations.fan_out import choose_rows, floor_root, keep_first, max_unit_rows, replace_source
 from dpsql.binding.relations.relation import Field, From, Names, Relation, fold
 from dpsql.binding.values.lengths import length_of
-from dpsql.binding.values.sql_types import BLOB, SMALL_INTEGERS
+from dpsql.binding.values.sql_types import BLOB, SMALL_INTEGERS, TEXT, make_call, make_cast
 from dpsql.catalogue.aggregate_names import MODES
 from dpsql.errors import PrivacyError
 from dpsql.exact.row_caps import RowCaps
-from dpsql.language.dialect import MOVING_CLASSES, expression_of, join_word, to_sql
+from dpsql.language.dialect import MOVING_CLASSES, join_word
 from dpsql.language.options import Options, call_of, is_private_call, mode_of
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import SALT
@@ -245,11 +244,12 @@ def _looks(field: Field) -> list[exp.Expr]:
     """Return all observable expressions of a column: its value, and those that distinguish equal values."""
     node, kind = field.typed.node, field.typed.type.kind
     if kind == "OTHER" and field.typed.type != BLOB:  # only whether there is a value
-        return [expression_of(f"({to_sql(node)}) IS NULL")]
+        return [exp.Is(this=exp.Paren(this=node.copy()), expression=exp.Null())]
     if field.typed.type.zone and (moment := field.typed.moment) is not None:
         return [moment.copy()]  # several may show one local time
-    more = {"DOUBLE": "signbit({})", "INTERVAL": "CAST({} AS VARCHAR)"}.get(kind)
-    return [node.copy(), *([expression_of(more.format(to_sql(node)))] if more is not None else [])]
+    if kind == "DOUBLE":
+        return [node.copy(), make_call("signbit", node.copy())]
+    return [node.copy(), make_cast(node.copy(), TEXT)] if kind == "INTERVAL" else [node.copy()]
 
 
 def cut_unit_rows(
@@ -261,19 +261,11 @@ def cut_unit_rows(
     exceed the policy's length are NULL.
     """
     assert relation.unit is not None
-    condition = _cut().copy()
-    window = condition.this
-    window.set("partition_by", [relation.unit.copy(), *(key.typed.node.copy() for key in keys)])
     seen = [relation.unit.copy(), *(value for f in relation.fields for value in _looks(f))]
-    window.args["order"].expressions[0].this.find(exp.Column).parent.set("expressions", seen)
-    condition.set("expression", exp.Literal.number(rows))
-    return choose_rows(relation, source, condition, short)
-
-
-@cache
-def _cut() -> exp.Expr:
-    """Return the condition that keeps some rows of a unit, with one column in place of the unit and of all others."""
-    return expression_of(f"row_number() OVER (PARTITION BY x ORDER BY {secret_hash(['x'])}) <= 1")
+    salt = exp.cast(exp.Placeholder(this=SALT[1:]), "UBIGINT", dialect="duckdb")
+    secret = make_call("hash", exp.BitwiseXor(this=make_call("hash", *seen), expression=salt))
+    by = [relation.unit, *(key.typed.node for key in keys)]
+    return choose_rows(relation, source, keep_first(rows, by, [secret]), short)
 
 
 @dataclass(frozen=True)

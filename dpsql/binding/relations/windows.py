@@ -22,8 +22,8 @@ from dpsql.binding.values.fixed_point import (
     bound_any_sum,
     choose_fine_steps,
     is_added_exactly,
+    make_canonical,
     snap_to_decimal,
-    write_canonical,
 )
 from dpsql.binding.values.sql_types import (
     BIGINT,
@@ -251,7 +251,7 @@ class Windows:
             _read_places(function.args.get("offset"), "the place", function)
         elif isinstance(function, exp.Min | exp.Max):
             refuse_order([inner], argument)
-            made.set("this", expression_of(write_canonical(inner, argument)))
+            made.set("this", make_canonical(inner, argument))
         elif not isinstance(function, _TAKEN):
             self.steps = choose_fine_steps(inner.bounds) if inner.type.kind == "DOUBLE" else None
             bounds = _bounds_of_total(function, name, inner, most, self.steps is not None)

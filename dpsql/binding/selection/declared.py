@@ -26,6 +26,7 @@ from dpsql.language.dialect import bind_error, privacy_error, span_of, table_nam
 from dpsql.language.statements import Statement
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
+from dpsql.mechanisms.queries import As, Select, Subquery
 from dpsql.mechanisms.selection.above_threshold import (
     InteractiveThreshold,
     Probe,
@@ -277,7 +278,8 @@ def probe_block(binder: Binder, select: exp.Select, bound: From, options: opt.Op
     hint = "give max_rows_contributed among the options of this question, or ask the owner for max_rows."
     rows = require_rows(bound, options, item, hint)
     text = rows_of_statistic(binder, select, bound, env, names, rows)
-    query = candidates.statistic_sql(text, f"(SELECT 0 AS {CANDIDATE_PLACE}) AS one", (), statistic)
+    one = Subquery(Select(As("0", CANDIDATE_PLACE)), "one")
+    query = candidates.statistic_sql(text, str(one), (), statistic)
     name = binder.name("block")
     level = options.get("threshold", declared.threshold)
     threshold = math.ceil(level * statistic.steps)  # a count is above 2.5 from 3 on

@@ -43,7 +43,7 @@ from dpsql.language.dialect import (
     ROW_OF_CLASS,
     bind_error,
     join_word,
-    parse_fragment,
+    parse_select,
     privacy_error,
     remove_modes,
     span_of,
@@ -53,6 +53,7 @@ from dpsql.language.dialect import (
 from dpsql.language.labels import show_label_types
 from dpsql.language.options import call_of
 from dpsql.late_dataclass import dataclass
+from dpsql.mechanisms.queries import As, Join, Select, Source, Subquery
 from dpsql.mechanisms.subsample.blocks import BlockRows
 
 BLOCK = "dpsql_block"
@@ -63,7 +64,7 @@ BLOCK = "dpsql_block"
 class Lifted:
     """A query whose first column is the block; its other columns have positional names in SQL."""
 
-    sql: str
+    query: Select
     fields: tuple[Field, ...]
     single: bool
     """Whether it has one row per block, by its form."""
@@ -74,16 +75,18 @@ class Lifted:
             replace(f, typed=replace(f.typed, node=column(column_name(place), name)))
             for place, f in enumerate(self.fields)
         )
-        source: exp.Expr = parse_fragment(f"SELECT * FROM ({self.sql}) AS {name}").args["from_"].this
+        source = parse_select(self.query.sql).subquery(exp.to_identifier(name), copy=False)
         return Relation(alias, name, fields, source, True)
 
 
 RowSql = Callable[[Relation, exp.Expr | None], str]
 """Returns SQL about a private row, given its relation and privacy unit."""
+Turns = Callable[[Source, Relation, exp.Expr | None], Source]
+"""Returns a source of private rows, each of them repeated, given their relation and privacy unit."""
 
 
-def write_where(unit: exp.Expr | None, select: exp.Select, names: Names, *more: str) -> str:
-    """Return the WHERE of a query inside a block: its own, and that a unit owns the row.
+def list_conditions(unit: exp.Expr | None, select: exp.Select, names: Names) -> tuple[str, ...]:
+    """Return the conditions of a query inside a block: its own, and that a unit owns the row.
 
     An outer join keeps a row without a unit because no unit matches it: it would carry one unit's influence into another block.
     """
@@ -91,8 +94,7 @@ def write_where(unit: exp.Expr | None, select: exp.Select, names: Names, *more: 
     where = select.args.get("where")
     if where is not None:
         conditions.append(f"({to_sql(total_expressions.make_condition(where.this, names).node)})")
-    conditions += more
-    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return tuple(conditions)
 
 
 _UNLIFTABLE = {key: key.upper() for key in ("qualify", "offset", "distinct")}
@@ -103,11 +105,11 @@ Ctes = dict[str, tuple[exp.Expr, "Ctes"]]
 
 @dataclass
 class Lifter:
-    """Lifts one query over ``blocks`` blocks; ``number`` returns a row's, ``turns`` a join that repeats rows."""
+    """Lifts one query over ``blocks`` blocks; ``number`` returns a row's, ``turns`` repeats rows."""
 
     binder: Binder
     number: RowSql
-    turns: RowSql
+    turns: Turns
     blocks: int
     bound: list[From] = field(default_factory=list)
     """Every FROM over private tables, for users of their units."""
@@ -133,16 +135,16 @@ class Lifter:
         if limit is not None and not (isinstance(limit, exp.Limit) and limit.expression.name.isdigit()):
             raise _unliftable(limit, "such a LIMIT")
         names, source, block, owned, one, twice = self._from(tree, env, ctes)
-        text = write_where(owned, tree, names)
+        rows = Select((), source, list_conditions(owned, tree, names))
         if tree.args.get("group") or any(map(has_exact_aggregate, tree.expressions)):
-            return self._groups(tree, names, f"{source}{text}", block, twice)
-        rows = self._rows(tree, names, f"{source}{text}", block)
-        return replace(rows, single=rows.single or one)
+            return self._groups(tree, names, rows, block, twice)
+        lifted = self._rows(tree, names, rows, block)
+        return replace(lifted, single=lifted.single or one)
 
     def _from(
         self, tree: exp.Select, env: Env, ctes: Ctes
-    ) -> tuple[Names, str, str, exp.Expr | None, bool, bool]:
-        """Return the scope, FROM as SQL, a row's block, its required unit, whether blocks have one row, and whether
+    ) -> tuple[Names, Source, str, exp.Expr | None, bool, bool]:
+        """Return the scope, the source, a row's block, its required unit, whether blocks have one row, and whether
         rows may be read twice.
 
         Rows of tables may be read twice, those of a subquery may not.
@@ -168,10 +170,10 @@ class Lifter:
         bound = self.binder.private_from(tree, env)
         self.bound.append(bound)
         private = find_unit_holder(bound)
-        source = f"{bound.sql}{self.turns(private, bound.unit)}"
-        return bound.names, source, self.number(private, bound.unit), bound.unit, False, True
+        repeated = self.turns(bound.sql, private, bound.unit)
+        return bound.names, repeated, self.number(private, bound.unit), bound.unit, False, True
 
-    def _rows(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
+    def _rows(self, tree: exp.Select, names: Names, rows: Select, block: str) -> Lifted:
         fields = list[Field]()
         for item in tree.expressions:
             if not item.is_star:
@@ -181,11 +183,11 @@ class Lifter:
             if len([value for value in item.args.values() if value]) > isinstance(item, exp.Column):
                 raise _unliftable(item, "such a *")
             fields += [f for _, f in names.fields()]
-        items = [f"{to_sql(f.typed.node)} AS {column_name(place)}" for place, f in enumerate(fields)]
-        text = f"SELECT {', '.join([f'{block} AS {BLOCK}', *items])} FROM {source}"
+        items = (As(to_sql(f.typed.node), column_name(place)) for place, f in enumerate(fields))
+        query = replace(rows, columns=(As(block, BLOCK), *items))
         limit, order = tree.args.get("limit"), tree.args.get("order")
         if limit is None:  # order without a limit is irrelevant to rows aggregated above
-            return Lifted(text, tuple(fields), False)
+            return Lifted(query, tuple(fields), False)
         by = []
         for node in order.expressions if order is not None else ():
             if isinstance(node.this, exp.Literal):
@@ -198,9 +200,9 @@ class Lifter:
         for f in fields:  # break ties by value, not by order of arrival
             by += _all_of(to_sql(f.typed.node), f.typed)
         # The block as an expression of this FROM: its name would mean the outer level's, by lateral reference.
-        return Lifted(text + _cut(block, by, limit), tuple(fields), _is_one(limit))
+        return Lifted(replace(query, qualify=_cut(block, by, limit)), tuple(fields), _is_one(limit))
 
-    def _groups(self, tree: exp.Select, names: Names, source: str, block: str, twice: bool) -> Lifted:
+    def _groups(self, tree: exp.Select, names: Names, rows: Select, block: str, twice: bool) -> Lifted:
         group, limit = tree.args.get("group"), tree.args.get("limit")
         nodes = [resolve_key(node, tree) for node in group.expressions] if group is not None else []
         above = Grouped.by(nodes, names, layered=self.binder.catalog.engine.wide_integers, twice=twice)
@@ -213,7 +215,7 @@ class Lifter:
             outputs.append(above.total(item.unalias()))
         fields = [Field(name, typed) for name, typed in zip(make_unique(labels), outputs, strict=True)]
         having = tree.args.get("having")
-        condition = f" WHERE {above.condition(having.this)}" if having is not None else ""
+        condition = above.condition(having.this) if having is not None else ""
         order = tree.args.get("order")
         ordered = []
         for node in order.expressions if order is not None else ():
@@ -224,25 +226,26 @@ class Lifter:
                 typed = dict(enumerate(outputs, 1)).get(int(place.name))
             ordered.append(f"{to_sql((typed or above.total(place)).node)} {_direction(node)}")
         self.binder.limits += [limit for moments in above.moments.values() for limit in moments.limits]
-        grouped = f"({above.inner(block, BLOCK, source)}) AS g"
+        grouped = Subquery(above.inner(block, BLOCK, rows), "g")
         if not above.keys:  # one row even without rows: the query's result for no rows
             named = [(typed.node.name, sql.startswith(COUNT_CALLS)) for sql, typed in above.made.values()]
-            also = [f"COALESCE(g.{name}, 0) AS {name}" if counts else f"g.{name}" for name, counts in named]
-            every = f"range({self.blocks}) AS every({BLOCK}) LEFT JOIN {grouped} ON g.{BLOCK} = every.{BLOCK}"
-            grouped = f"(SELECT {', '.join([f'every.{BLOCK}', *also])} FROM {every}) AS g"
-        shown = [f"{to_sql(typed.node)} AS {column_name(place)}" for place, typed in enumerate(outputs)]
-        text = f"SELECT {', '.join([f'g.{BLOCK} AS {BLOCK}', *shown])} FROM {grouped}{condition}"
+            also = (As(f"COALESCE(g.{name}, 0)", name) if counts else f"g.{name}" for name, counts in named)
+            every, same = As(f"range({self.blocks})", f"every({BLOCK})"), f"g.{BLOCK} = every.{BLOCK}"
+            whole = Select((f"every.{BLOCK}", *also), Join(every, grouped, same, side="LEFT"))
+            grouped = Subquery(whole, "g")
+        shown = (As(to_sql(typed.node), column_name(place)) for place, typed in enumerate(outputs))
+        query = Select((As(f"g.{BLOCK}", BLOCK), *shown), grouped, condition)
         if limit is not None:
             ties = [*ordered, *(part for name, t, _ in above.keys for part in _all_of(f"g.{name}", t))]
-            text += _cut(f"g.{BLOCK}", ties, limit)
-        return Lifted(text, tuple(fields), not above.keys or (limit is not None and _is_one(limit)))
+            query = replace(query, qualify=_cut(f"g.{BLOCK}", ties, limit))
+        return Lifted(query, tuple(fields), not above.keys or (limit is not None and _is_one(limit)))
 
 
 def _cut(block: str, by: list[str], limit: exp.Expr) -> str:
     """Return the condition that keeps LIMIT's number of rows of each block."""
     order = ", ".join(by) or "1"
     count = int(limit.expression.name)
-    return f" QUALIFY row_number() OVER (PARTITION BY {block} ORDER BY {order}) <= {count}"
+    return f"row_number() OVER (PARTITION BY {block} ORDER BY {order}) <= {count}"
 
 
 def _is_one(limit: exp.Expr) -> bool:
@@ -325,7 +328,7 @@ class PerBlockQuery:
     binder: Binder
     env: Env
     number: RowSql
-    turns: RowSql
+    turns: Turns
     private: list[Relation] = field(default_factory=list)
     rows: list[BlockRows] = field(default_factory=list)
     _names: set[str] | None = None
@@ -368,7 +371,7 @@ class PerBlockQuery:
         pairs = zip(names, found, strict=True)
         fields = tuple(Field(name, Typed(column(name), Type.parse(kind))) for name, (_, kind) in pairs)
         listed = ", ".join(column_name(place) for place in range(len(names)))
-        return f"SELECT * FROM ({sql}) AS answer({listed})", fields
+        return Select("*", Subquery(sql, f"answer({listed})")).sql, fields
 
     def _refuse_undeclared(self, tree: exp.Expr) -> None:
         """Raise BindError for a comparison of a column, by an unambiguous name, with a constant that it can't have."""
@@ -506,7 +509,7 @@ class PerBlockQuery:
     def _block(self, relation: Relation, alias: exp.Expr) -> exp.Expr:
         """Return the block's rows of a private relation; repeated mentions are read once."""
         self.private.append(relation)
-        items, kept = [f"{self.number(relation, relation.unit)} AS block"], list[exp.Expr]()
+        items, kept = [As(self.number(relation, relation.unit), "block")], list[exp.Expr]()
         columns: list[tuple[str, str]] = []
         for f in relation.fields:
             kind = _lent_as(f.typed.type)
@@ -515,17 +518,16 @@ class PerBlockQuery:
             name = exp.column(f.name, quoted=True)
             sql = to_sql(unify_zeros(f.typed).node)  # ties have no order to sort by
             back = kind == f.typed.type.sql
-            items.append(f"{sql if back else f'CAST({sql} AS VARCHAR)'} AS {column_name(len(columns))}")
+            items.append(As(sql if back else f"CAST({sql} AS VARCHAR)", column_name(len(columns))))
             kept.append(exp.alias_(name if back else make_cast(name, f.typed.type), f.name, quoted=True))
             columns.append((f.name, kind))
         if not columns:  # only the existence of rows matters
-            items.append(f"TRUE AS {column_name(0)}")
+            items.append(As("TRUE", column_name(0)))
             kept, columns = [exp.column("present")], [("present", "BOOLEAN")]
-        text = f"SELECT {', '.join(items)} FROM {to_sql(self._source(relation))}{self.turns(relation, relation.unit)}"
-        if relation.unit is not None:
-            text += f" WHERE {to_sql(relation.unit)} IS NOT NULL"
+        source = self.turns(to_sql(self._source(relation)), relation, relation.unit)
+        owned = () if relation.unit is None else f"{to_sql(relation.unit)} IS NOT NULL"
         rows = self.binder.name("rows")
-        self.rows.append(BlockRows(rows, text, tuple(columns)))
+        self.rows.append(BlockRows(rows, Select(tuple(items), source, owned).sql, tuple(columns)))
         self.binder.lent_inputs.update(dict.fromkeys(relation.inputs))
         inner = exp.Select(expressions=kept).from_(table_named(rows), copy=False)
         return exp.Subquery(this=inner, alias=alias.copy())

@@ -21,7 +21,13 @@ from dpsql.binding.relations.catalog import Binder
 from dpsql.binding.relations.relation import Field, From, Names, Relation, column, column_name
 from dpsql.binding.relations.unit_rows import check_unit, find_unit_holder, has_whole_unit
 from dpsql.binding.selection.declared import StableDeclaration
-from dpsql.binding.subsample.block_queries import BLOCK, Lifter, PerBlockQuery, refuse_many_rows, write_where
+from dpsql.binding.subsample.block_queries import (
+    BLOCK,
+    Lifter,
+    PerBlockQuery,
+    list_conditions,
+    refuse_many_rows,
+)
 from dpsql.binding.values import total_expressions
 from dpsql.binding.values.coercion import refuse_moment
 from dpsql.binding.values.exits import come_back, find_exit_type, hold_to_38_digits, leave
@@ -38,6 +44,7 @@ from dpsql.mechanisms.order_statistics import GeometricGrid, read_cells
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.stability_test import OptimalTest, make_stability_test
 from dpsql.mechanisms.ptr.trimmed import SCALE_STEPS
+from dpsql.mechanisms.queries import ROW_COUNT, As, Join, Select, Source, Subquery, Union
 from dpsql.mechanisms.subsample import blocks as block_sources
 from dpsql.mechanisms.subsample import subsample as results
 from dpsql.mechanisms.subsample.blocks import BlockSource, RegisteredFunction, ReturnKind, ReturnType
@@ -257,7 +264,7 @@ class Subsample:
         kind = f.typed.type
         parts = ", ".join(f"CAST({exp.Literal.string(str(v)).sql('duckdb')} AS {kind.sql})" for v in given)
         try:
-            table = self.binder.finish.finish(f"SELECT UNNEST([{parts}]) AS v", {}, {})
+            table = self.binder.finish.finish(Select(As(f"UNNEST([{parts}])", "v")).sql, {}, {})
             values = read_cells(table.column("v"))
             pairs = list(zip(values, given, strict=True)) if kind.kind in ("INTEGER", "DECIMAL") else []
             same = all(Fraction(v) == Fraction(str(w)) for v, w in pairs)
@@ -373,9 +380,9 @@ class Subsample:
         """Return the key of the units of a FROM, and the source to read them from."""
         return self.hashed(find_unit_holder(bound), bound.unit), bound.sql
 
-    def turns(self, relation: Relation, unit: exp.Expr | None) -> str:
-        """Return the join that repeats every row with the numbers of the rounds."""
-        return f" CROSS JOIN range({self.rounds}) AS turns(turn)" if self.rounds > 1 else ""
+    def turns(self, source: Source, relation: Relation, unit: exp.Expr | None) -> Source:
+        """Return the source with every row repeated, with the numbers of the rounds."""
+        return Join(source, As(f"range({self.rounds})", "turns(turn)")) if self.rounds > 1 else source
 
     def number(self, relation: Relation, unit: exp.Expr | None) -> str:
         """Return the SQL of a row's block."""
@@ -422,25 +429,26 @@ class Textbook(Subsample):
         self.q, self.total = compute_textbook_sampling(epsilon, delta, int(units))
         self.together = max(1, _PAIRS_TOGETHER // max(1, int(units)))
 
-    def _drawn(self, key: str) -> str:
+    def _drawn(self, source: Source, key: str) -> Join:
         """Return a join with the runs of a unit, by one hash per pair."""
-        coin = f"hash(xor(hash(runs.turn), CAST({SALT} AS UBIGINT)))"
-        runs = f"(SELECT runs.turn, {coin} AS coin FROM {block_sources.RUNS_RELATION}) AS turns"
-        return f" JOIN {runs} ON (hash(xor(hash({key}), turns.coin)) >> 2) < {math.floor(self.q * 2**62)}"
+        coin = As(f"hash(xor(hash(runs.turn), CAST({SALT} AS UBIGINT)))", "coin")
+        runs = Subquery(Select(("runs.turn", coin), block_sources.RUNS_RELATION), "turns")
+        drawn = f"(hash(xor(hash({key}), turns.coin)) >> 2) < {math.floor(self.q * 2**62)}"
+        return Join(source, runs, drawn)
 
-    def turns(self, relation: Relation, unit: exp.Expr | None) -> str:
+    def turns(self, source: Source, relation: Relation, unit: exp.Expr | None) -> Source:
         """Return the join with the runs of a row's unit."""
-        return self._drawn(self.hashed(relation, unit))
+        return self._drawn(source, self.hashed(relation, unit))
 
     def number(self, relation: Relation, unit: exp.Expr | None) -> str:
         """Return the SQL of the run that a row was repeated for."""
         return "turns.turn"
 
     def participation(self, found: list[tuple[str, str]]) -> Participation:
-        units = (f"SELECT DISTINCT {key} AS k FROM {source} WHERE {key} IS NOT NULL" for key, source in found)
-        ids = " UNION ".join(units)
-        counted = f"SELECT ids.k, COUNT(*) AS n FROM ({ids}) AS ids{self._drawn('ids.k')} GROUP BY ids.k"
-        return Participation(f"SELECT MAX(n) AS most FROM ({counted}) AS c", self.q, self.total)
+        units = (Select(As(key, "k"), source, f"{key} IS NOT NULL", distinct=True) for key, source in found)
+        ids = Subquery(Union(tuple(units), distinct=True), "ids")
+        counted = Select(("ids.k", ROW_COUNT), self._drawn(ids, "ids.k"), group="ids.k")
+        return Participation(Select(As("MAX(n)", "most"), Subquery(counted, "c")).sql, self.q, self.total)
 
 
 @dataclass(frozen=True)
@@ -524,10 +532,11 @@ def _leave(found: _Found, numbers: Sequence[bool]) -> _Found:
         t if not far else hold_to_38_digits(t) if number else leave(t)
         for t, number, far in zip(typed, numbers, wide, strict=True)
     ]
-    items = ", ".join(f"{to_sql(out.node)} AS {column_name(i)}" for i, out in enumerate(outs))
+    items = [As(to_sql(out.node), column_name(i)) for i, out in enumerate(outs)]
     fields = tuple(Field(f.name, out) for f, out in zip(found.fields, outs, strict=True))
-    block = f"{alias}.{BLOCK} AS {BLOCK}, " if isinstance(source, block_sources.LiftedBlocks) else ""
-    query = f"SELECT {block}{items} FROM ({source.query}) AS {alias}"
+    if isinstance(source, block_sources.LiftedBlocks):
+        items.insert(0, As(f"{alias}.{BLOCK}", BLOCK))
+    query = Select(tuple(items), Subquery(source.query, alias)).sql
     return replace(found, source=replace(source, query=query), fields=fields)
 
 
@@ -604,7 +613,7 @@ def _lifted(this: Subsample) -> _Found:
     for bound in lifter.bound:
         check_unit(this.options, bound.names, bound.subject)
     names = tuple(f.name for f in lifted.fields)
-    source = block_sources.LiftedBlocks(lifted.sql, names, this.total, this.together)
+    source = block_sources.LiftedBlocks(lifted.query.sql, names, this.total, this.together)
     return _Found(source, lifted.fields, [this.unit_of(b) for b in lifter.bound], tuple(lifter.bound))
 
 
@@ -620,12 +629,14 @@ def _python(this: Subsample, name: str, call: exp.Expr) -> _Found:
     if not typed:
         hint = f"write {call.name}(age, income)."
         raise bind_error(call, f"{call.name} needs columns.", hint)
-    items = [f"{this.number(private, bound.unit)} AS block"]
-    items += [f"{_argument(t)} AS x{i}" for i, t in enumerate(typed)]
+    items = (
+        As(this.number(private, bound.unit), "block"),
+        *(As(_argument(t), f"x{i}") for i, t in enumerate(typed)),
+    )
     as_text = (f"x{i}" for i, t in enumerate(typed) if t.type.two_faced and t.type.kind != "DOUBLE")
     key, source = this.unit_of(bound)
-    where = write_where(bound.unit, this.select, names)
-    text = f"SELECT {', '.join(items)} FROM {source}{this.turns(private, bound.unit)}{where}"
+    conditions = list_conditions(bound.unit, this.select, names)
+    text = Select(items, this.turns(source, private, bound.unit), conditions).sql
     own = call.name.lower()
     function = this.binder.catalog.functions[own]
     made = block_sources.PythonBlocks(

@@ -14,6 +14,7 @@ errors are relative to the block's spread, however far from zero that is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -21,6 +22,7 @@ from dpsql.binding.values.sql_types import NARROW_INTEGERS, Bounds, Typed
 from dpsql.catalogue.aggregate_names import FORMULAS
 from dpsql.language.dialect import to_sql
 from dpsql.late_dataclass import dataclass
+from dpsql.mechanisms.queries import As, Join, Select, Subquery
 
 GRID_BITS = 38
 """Half of the distance between the bounds is between 2^38 and 2^39 steps."""
@@ -59,36 +61,39 @@ class ExactMoments:
     reads_twice: ClassVar[bool] = False
     """Whether the rows are read twice; these sums then have a query of their own."""
 
-    def add_up(self) -> list[str]:
-        """Write the sums over rows, some of which don't count."""
+    def add_up(self) -> list[As]:
+        """Return the sums over rows, some of which don't count."""
         there = self.there.format(**self.values)
         held = {axis: f"CASE WHEN {there} THEN {value} END" for axis, value in self.values.items()}
-        return [f"{sql.format(**held)} AS {name}" for name, sql in self.sums]
+        return [As(sql.format(**held), name) for name, sql in self.sums]
 
-    def add_up_alone(self, owner: str, name: str, source: str) -> str:
-        """Write the sums of each owner of rows, called ``name``, if no other aggregate needs rows that don't count.
+    def add_up_alone(self, owner: str, name: str, rows: Select) -> Select:
+        """Return the sums of each owner of rows, called ``name``, if no other aggregate needs rows that don't count.
 
         The condition bounds the values, so the engine needn't check for overflows: two thirds of the sums' time.
         """
-        items = [f"{owner} AS {name}", *(f"{value} AS {axis}" for axis, value in self.values.items())]
-        rows = {axis: f"rows.{axis}" for axis in self.values}
-        sums = [f"{sql.format(**rows)} AS {part}" for part, sql in self.sums]
-        of = f"(SELECT {', '.join(items)} FROM {source}) AS rows WHERE {self.there.format(**rows)}"
-        return f"SELECT rows.{name} AS {name}, {', '.join(sums)} FROM {of} GROUP BY rows.{name}"
+        of = {axis: f"rows.{axis}" for axis in self.values}
+        sums = (As(sql.format(**of), part) for part, sql in self.sums)
+        given, by = Subquery(self._take_values(owner, name, rows), "rows"), f"rows.{name}"
+        return Select((As(by, name), *sums), given, where=self.there.format(**of), group=by)
+
+    def _take_values(self, owner: str, name: str, rows: Select) -> Select:
+        values = (As(value, axis) for axis, value in self.values.items())
+        return replace(rows, columns=(As(owner, name), *values))
 
 
-def write_layers(sums: str, kept: Sequence[str], made: Mapping[str, ExactMoments]) -> str:
-    """Write aggregates above the query of their sums.
+def write_layers(sums: Select, kept: Sequence[str], made: Mapping[str, ExactMoments]) -> Select:
+    """Return aggregates above the query of their sums.
 
     Args:
-        sums: SQL of the query.
+        sums: the query.
         kept: columns of it that are shown unchanged.
         made: the aggregates, by name.
     """
-    moments = [f"{sql} AS {part}" for given in made.values() for part, sql in given.moments]
-    results = [f"{given.result} AS {name}" for name, given in made.items()]
-    middle = f"SELECT {', '.join([*kept, *moments])} FROM ({sums}) AS sums"
-    return f"SELECT {', '.join([*kept, *results])} FROM ({middle}) AS moments"
+    moments = (As(sql, part) for given in made.values() for part, sql in given.moments)
+    results = (As(given.result, name) for name, given in made.items())
+    middle = Select((*kept, *moments), Subquery(sums, "sums"))
+    return Select((*kept, *results), Subquery(middle, "moments"))
 
 
 @dataclass(frozen=True)
@@ -268,32 +273,31 @@ class OwnGridMoments(ExactMoments):
 
     reads_twice: ClassVar[bool] = True
 
-    def add_up(self) -> list[str]:
+    def add_up(self) -> list[As]:
         raise NotImplementedError("these sums have a query of their own")
 
-    def add_up_alone(self, owner: str, name: str, source: str) -> str:
-        """Write the sums of each owner of rows, called ``name``."""
-        items = [f"{owner} AS {name}", *(f"{value} AS {axis}" for axis, value in self.values.items())]
-        rows = f"(SELECT {', '.join(items)} FROM {source})"
+    def add_up_alone(self, owner: str, name: str, rows: Select) -> Select:
+        """Return the sums of each owner of rows, called ``name``."""
+        given = self._take_values(owner, name, rows)
         if len(self.values) > 1:  # without WHERE, after which the engine may expect fewer rows than blocks
-            pairs = [f"CASE WHEN each.{b} IS NOT NULL THEN each.{a} END AS {a}" for a, b in ("yx", "xy")]
-            rows = f"(SELECT each.{name} AS {name}, {', '.join(pairs)} FROM {rows} AS each)"
-        ends, steps = [f"given.{name} AS {name}"], [f"rows.{name} AS {name}"]
+            pairs = (As(f"CASE WHEN each.{b} IS NOT NULL THEN each.{a} END", a) for a, b in ("yx", "xy"))
+            given = Select((As(f"each.{name}", name), *pairs), Subquery(given, "each"))
+        ends, steps = [As(f"given.{name}", name)], [As(f"rows.{name}", name)]
         for axis in self.values:
             low, high = f"MIN(given.{axis})", f"MAX(given.{axis})"
             fine = f"WHEN {high} - {low} > {_NEAREST_POINT} THEN {_STEPS!r} / ({high} - {low})"
-            ends.append(f"({low} + {high}) / 2 AS c{axis}")
-            ends.append(f"CASE {fine} ELSE CAST(1 AS DOUBLE) END AS s{axis}")
-            steps += [f"ends.c{axis} AS c{axis}", f"ends.s{axis} AS s{axis}"]
-            steps.append(f"TRY_CAST((rows.{axis} - ends.c{axis}) * ends.s{axis} AS BIGINT) AS {axis}")
+            ends.append(As(f"({low} + {high}) / 2", f"c{axis}"))
+            ends.append(As(f"CASE {fine} ELSE CAST(1 AS DOUBLE) END", f"s{axis}"))
+            steps += [As(f"ends.{one}", one) for one in (f"c{axis}", f"s{axis}")]
+            steps.append(As(f"TRY_CAST((rows.{axis} - ends.c{axis}) * ends.s{axis} AS BIGINT)", axis))
         # always true: after a condition the engine expects few rows, which is right here
-        few = "HAVING COALESCE(MAX(given.y) >= MIN(given.y), TRUE)"
-        grid = f"(SELECT {', '.join(ends)} FROM {rows} AS given GROUP BY given.{name} {few}) AS ends"
-        on = f"{rows} AS rows JOIN {grid} ON ends.{name} = rows.{name}"
+        few = "COALESCE(MAX(given.y) >= MIN(given.y), TRUE)"
+        grid = Select(tuple(ends), Subquery(given, "given"), group=f"given.{name}", having=few)
+        met = Join(Subquery(given, "rows"), Subquery(grid, "ends"), f"ends.{name} = rows.{name}")
         of = {axis: f"stepped.{axis}" for axis in (*self.values, *(k + a for k in "cs" for a in self.values))}
-        sums = [f"{sql.format(**of)} AS {part}" for part, sql in self.sums]
-        stepped = f"(SELECT {', '.join(steps)} FROM {on}) AS stepped"
-        return f"SELECT stepped.{name} AS {name}, {', '.join(sums)} FROM {stepped} GROUP BY stepped.{name}"
+        sums = (As(sql.format(**of), part) for part, sql in self.sums)
+        stepped, by = Subquery(Select(tuple(steps), met), "stepped"), f"stepped.{name}"
+        return Select((As(by, name), *sums), stepped, group=by)
 
 
 def write_own_grid_moments(

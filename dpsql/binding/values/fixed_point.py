@@ -44,8 +44,9 @@ from dpsql.binding.values.sql_types import (
 from dpsql.binding.values.temporal import write_epoch
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME
 from dpsql.errors import BindError, PolicyError
-from dpsql.language.dialect import expression_of, privacy_error, to_sql
+from dpsql.language.dialect import privacy_error, to_sql
 from dpsql.late_dataclass import dataclass
+from dpsql.mechanisms.queries import write_filter
 from dpsql.policy.validate import DateBound
 
 DAY = 86_400
@@ -441,7 +442,7 @@ def _halves(name: str, own: str, value: str, where: str) -> str:
     rest = f"TRY_CAST(({near} - CAST({whole} AS DOUBLE)) * {2.0**62!r} AS BIGINT)"
     far = f"{own} <> 0 AND NOT ABS({own}) BETWEEN {_TINY} AND {_HUGE}"
     filtered = f"({where.removeprefix(' FILTER (WHERE ').removesuffix(')')}) AND {far}" if where else far
-    kept = f" FILTER (WHERE {filtered})"
+    kept = write_filter(filtered)
     parts = (
         f"CAST(SUM({whole}){where} AS DOUBLE)",
         f"CAST(SUM({rest}){where} AS DOUBLE) / {2.0**62!r}",
@@ -464,13 +465,15 @@ def unify_zeros(typed: Typed) -> Typed:
     """Return a number with one zero and one NaN: of the equal 0.0 and -0.0, DuckDB keeps the first in a group."""
     if typed.type.kind != "DOUBLE" or typed.constant:
         return typed
-    sql, kind = to_sql(typed.node), typed.type.sql
-    made = f"CASE WHEN ISNAN({sql}) THEN CAST('NaN' AS {kind}) ELSE {sql} + CAST(0 AS {kind}) END"
-    return replace(typed, node=expression_of(made))
+    node, kind = typed.node, typed.type
+    added = exp.Add(this=node.copy(), expression=make_cast(exp.Literal.number(0), kind))
+    nan = make_cast(exp.Literal.string("NaN"), kind)
+    made = exp.Case(ifs=[exp.If(this=exp.IsNan(this=node.copy()), true=nan)], default=added)
+    return replace(typed, node=made)
 
 
-def write_canonical(typed: Typed, place: exp.Expr) -> str:
-    """Return the SQL of a value for an aggregate that chooses one of its rows: equal values must look alike.
+def make_canonical(typed: Typed, place: exp.Expr) -> exp.Expr:
+    """Return a value for an aggregate that chooses one of its rows: equal values must look alike.
 
     Raises:
         PrivacyError: the value is an interval or contains floats, and others' rows determine which one comes first.
@@ -481,7 +484,7 @@ def write_canonical(typed: Typed, place: exp.Expr) -> str:
         interval = typed.type.kind == "INTERVAL"
         hint = f"write EPOCH({to_sql(place)}): a number." if interval else "take a number made of it."
         raise privacy_error(place, what, hint)
-    return to_sql(made.node)
+    return made.node
 
 
 def write_group_keys(typed: Typed) -> list[str]:

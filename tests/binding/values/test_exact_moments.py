@@ -14,6 +14,7 @@ import pytest
 from dpsql.binding.values.exact_moments import write_exact_moments, write_layers
 from dpsql.binding.values.sql_types import BIGINT, DOUBLE, INTEGER, Bounds, Type, Typed
 from dpsql.language.dialect import expression_of
+from dpsql.mechanisms.queries import Select
 
 ALL = (
     "VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP", "COVAR_POP", "COVAR_SAMP", "CORR", "REGR_SLOPE",
@@ -49,10 +50,10 @@ def ask(rows: Sequence[Row], kinds: tuple[Type, Type], bounds: tuple[Bounds | No
             given = typed[: 1 if name.startswith(("VAR", "STD")) else 2]
             made = write_exact_moments(name, given, condition, "a0")
             assert made is not None
-            sums = f"SELECT g, {', '.join(made.add_up())} FROM t GROUP BY g"
+            sums = Select(("g", *made.add_up()), "t", group="g")
             if alone:
-                sums = made.add_up_alone("g", "g", "t")
-            text = write_layers(sums, ["g"], {"a0": made})
+                sums = made.add_up_alone("g", "g", Select((), "t"))
+            text = write_layers(sums, ["g"], {"a0": made}).sql
             found[name] = dict(con.execute(text).fetchall())
         return found
 

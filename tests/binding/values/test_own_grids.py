@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dpsql.binding.values.exact_moments import write_layers, write_own_grid_moments
+from dpsql.mechanisms.queries import Select
 
 ALL = (
     "VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP", "COVAR_POP", "COVAR_SAMP", "CORR", "REGR_SLOPE",
@@ -40,7 +41,7 @@ def ask(rows: Sequence[Row], condition: str | None = None) -> Answers:
             values = [VALUE.format(side) for side in ("y" if name.startswith(("VAR", "STD")) else "yx")]
             made = write_own_grid_moments(name, values, condition, "a0")
             assert made is not None
-            text = write_layers(made.add_up_alone("g", "g", "t"), ["g"], {"a0": made})
+            text = write_layers(made.add_up_alone("g", "g", Select((), "t")), ["g"], {"a0": made}).sql
             found[name] = dict(con.execute(text).fetchall())
     return found
 
@@ -152,7 +153,7 @@ def test_squares_of_the_farthest_values_fit_128_bits() -> None:
     made = write_own_grid_moments("VAR_POP", ["y"], None, "a0")
     assert made is not None
     steps = Fraction(4398046511104)
-    assert f"{float(steps)!r} / " in made.add_up_alone("g", "g", "t")
+    assert f"{float(steps)!r} / " in made.add_up_alone("g", "g", Select((), "t")).sql
     assert (steps / 2 + 1) ** 2 * 2**40 < 2**127
 
 
@@ -172,7 +173,9 @@ def test_blocks_are_the_side_of_the_join_that_is_held() -> None:
                 values = [VALUE.format(side) for side in ("y" if name.startswith("VAR") else "yx")]
                 made = write_own_grid_moments(name, values, None, "a0")
                 assert made is not None
-                text = made.add_up_alone("CAST(hash(xor(u, 5)) >> 57 AS UTINYINT)", "g", f"t{where}")
+                text = made.add_up_alone(
+                    "CAST(hash(xor(u, 5)) >> 57 AS UTINYINT)", "g", Select((), f"t{where}")
+                ).sql
                 plan = con.execute(f"EXPLAIN (FORMAT JSON) {text}").fetchall()[0][1]
             held = find_held(plan)
             assert "min(" in held, (where, name)
