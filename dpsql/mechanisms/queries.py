@@ -82,7 +82,7 @@ class Select:
     limit: int | None = None
     offset: int | None = None
     distinct: bool = False
-    with_: Mapping[str, Query | str] = field(default_factory=dict)
+    with_: Mapping[str, Query | str] = field(default_factory=dict, hash=False)
 
     @cached_property
     def sql(self) -> str:
