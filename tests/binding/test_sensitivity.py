@@ -32,6 +32,7 @@ from dpsql.mechanisms.histograms import DistinctSum, Histogram
 from dpsql.mechanisms.inverse_sensitivity import InverseSensitivity
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, change_noise
 from dpsql.mechanisms.quantiles import Quantiles
+from dpsql.mechanisms.queries import Select, Subquery
 from dpsql.mechanisms.selection.exponential import MostFrequent
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import find_runs
@@ -159,11 +160,14 @@ def test_the_check_notices_a_missing_bound(
         monkeypatch.setattr(Exact, "_clamp", lambda self, partial, budgeted: partial.name)
     elif doctored == "groups":
         original = Exact._user_level
-        monkeypatch.setattr(
-            Exact,
-            "_user_level",
-            lambda self, in_parts: re.sub(r" QUALIFY .*? FROM u", "", original(self, in_parts)),
-        )
+
+        def keep_all(self: Exact, in_parts: bool) -> Select:
+            totals = original(self, in_parts)
+            kept = totals.source
+            assert isinstance(kept, Subquery) and isinstance(kept.query, Select) and kept.query.qualify
+            return replace(totals, source=Subquery(replace(kept.query, qualify=()), kept.name))
+
+        monkeypatch.setattr(Exact, "_user_level", keep_all)
     else:
         monkeypatch.setattr(Exact, "_clamp", lambda self, partial, budgeted: f"LEAST({partial.name}, 9)")
     _PLANS.pop(text)
@@ -544,7 +548,7 @@ def test_the_check_notices_rows_that_are_not_cut(
 ) -> None:
     def uncut(
         bound: Any, where: Any, keys: Any, values: Any, rows: int, groups: int, domain: Any, *ways: bool
-    ) -> str:
+    ) -> Select:
         kept = (None, groups) if doctored == "rows" else (rows, None)
         return write_bounded_rows(bound, where, keys, values, *kept, domain)
 
