@@ -164,7 +164,8 @@ def test_the_check_notices_a_missing_bound(
         def keep_all(self: Exact, in_parts: bool) -> Select:
             totals = original(self, in_parts)
             kept = totals.source
-            assert isinstance(kept, Subquery) and isinstance(kept.query, Select)
+            assert isinstance(kept, Subquery)
+            assert isinstance(kept.query, Select)
             assert kept.query.qualify
             return replace(totals, source=Subquery(replace(kept.query, qualify=()), kept.name))
 
