@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -36,6 +37,7 @@ from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import Read, Reader
 from dpsql.mechanisms.ptr.stability_test import Ordered, find_rank
+from dpsql.mechanisms.queries import ROW_COUNT, As, Select, Subquery
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential, flip_coins
 from dpsql.numerics.exact_numbers import Integers, floor_log2
@@ -214,20 +216,21 @@ def quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def list_identifiers(keys: Sequence[str]) -> str:
-    """List identifiers, each followed by a comma, to precede more columns."""
-    return "".join(quote_name(key) + ", " for key in keys)
+def quote_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Quote SQL identifiers."""
+    return tuple(map(quote_name, names))
 
 
-def select_finite(query: str, keys: Sequence[str] = ()) -> str:
+def select_finite(query: str, keys: Sequence[str] = ()) -> Select:
     """Write a query's values ``v`` as finite doubles, with the ``keys``."""
-    return f"SELECT {list_identifiers(keys)}CAST(v AS DOUBLE) AS v FROM ({query}) AS given WHERE {_FINITE}"
+    value = As("CAST(v AS DOUBLE)", "v")
+    return Select((*quote_names(keys), value), Subquery(query, "given"), where=_FINITE)
 
 
 def write_order_queries(query: str, keys: Sequence[str] = ()) -> tuple[str, str]:
     """Write the count and the fetch, as EXPLAIN shows them."""
     values = select_finite(query, keys)
-    return f"SELECT COUNT(*) AS n FROM ({values}) AS found", values
+    return Select(ROW_COUNT, Subquery(values, "found")).sql, values.sql
 
 
 def read_cells(column: pa.ChunkedArray, other: object = None) -> list[Any]:
@@ -359,15 +362,14 @@ def _sorted_groups(table: pa.Table, keys: Sequence[str]) -> dict[Group, Ordered]
 
 
 def _window_query(values: str, keys: Sequence[str], centres: Sequence[Fraction], reach: int) -> str:
-    names = ", ".join(map(quote_name, keys))
+    names = quote_names(keys)
     near = " OR ".join(
         f"ABS({p.denominator} * i - {p.numerator} * n) <= {p.denominator * (reach + 2)}" for p in centres
     )
-    return (
-        f"SELECT {names}, n, i, v FROM (SELECT {names}, v, ROW_NUMBER() OVER (PARTITION BY {names} ORDER BY v) AS i, "
-        f"COUNT(*) OVER (PARTITION BY {names}) AS n FROM ({values}) AS found) AS numbered "
-        f"WHERE {near} ORDER BY {names}, i"
-    )
+    part = f"PARTITION BY {', '.join(names)}"
+    numbers = As(f"ROW_NUMBER() OVER ({part} ORDER BY v)", "i"), As(f"COUNT(*) OVER ({part})", "n")
+    numbered = Subquery(Select((*names, "v", *numbers), Subquery(values, "found")), "numbered")
+    return Select((*names, "n", "i", "v"), numbered, near, order=(*names, "i")).sql
 
 
 def _ranked_groups(table: pa.Table, keys: Sequence[str]) -> dict[Group, Ordered]:
@@ -395,17 +397,17 @@ def _narrow(
     A range that no longer splits, or that was split a dozen times, is mostly ties: its distinct values are fetched with their
     counts.
     """
-    ends = read(f"SELECT MIN(v) AS low, MAX(v) AS high FROM ({values}) AS found").to_pylist()[0]
+    least_and_most, found = (As("MIN(v)", "low"), As("MAX(v)", "high")), Subquery(values, "found")
+    ends = read(Select(least_and_most, found).sql).to_pylist()[0]
     low, high, below, inside = float(ends["low"]), float(ends["high"]), 0, n
     for _ in range(12):
         if inside <= fetch or low == high:
             break
         scale = min(_BINS / (high / 2 - low / 2), 1e300) if high / 2 > low / 2 else 1e300
-        bins = read(
-            f"SELECT CAST(FLOOR((v / 2 - {_number(low / 2)}) * {_number(scale)}) AS BIGINT) AS bin, COUNT(*) AS n, "
-            f"MIN(v) AS low, MAX(v) AS high FROM ({values}) AS found "
-            f"WHERE v BETWEEN {_number(low)} AND {_number(high)} GROUP BY bin ORDER BY bin"
-        )
+        place = As(f"CAST(FLOOR((v / 2 - {_number(low / 2)}) * {_number(scale)}) AS BIGINT)", "bin")
+        inside_ends = f"v BETWEEN {_number(low)} AND {_number(high)}"
+        columns = (place, ROW_COUNT, *least_and_most)
+        bins = read(Select(columns, found, inside_ends, group="bin", order="bin").sql)
         counts = np.cumsum(np.asarray(bins.column("n"), dtype=np.int64)) + below
         start = int(np.searchsorted(counts, first))
         stop = int(np.searchsorted(counts, last))
@@ -416,11 +418,11 @@ def _narrow(
         low, high = float(bins.column("low")[start].as_py()), float(bins.column("high")[stop].as_py())
     if low == high:
         return first, np.full(last - first + 1, low)
-    chosen = f"FROM ({values}) AS found WHERE v BETWEEN {_number(low)} AND {_number(high)}"
+    chosen = Select("v", found, f"v BETWEEN {_number(low)} AND {_number(high)}")
     if inside <= fetch:
-        part = np.sort(np.asarray(read(f"SELECT v {chosen}").column("v"), dtype=np.float64))
+        part = np.sort(np.asarray(read(chosen.sql).column("v"), dtype=np.float64))
         return first, part[first - 1 - below : last - below]
-    ties = read(f"SELECT v, COUNT(*) AS n {chosen} GROUP BY v ORDER BY v")
+    ties = read(replace(chosen, columns=("v", ROW_COUNT), group="v", order="v").sql)
     counts = np.cumsum(np.asarray(ties.column("n"), dtype=np.int64)) + below
     distinct = np.asarray(ties.column("v"), dtype=np.float64)
     return first, distinct[np.searchsorted(counts, np.arange(first, last + 1))]

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms import base
 from dpsql.mechanisms.fast import FastRoute
+from dpsql.mechanisms.queries import As, Select, Subquery
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import IntegerArray, choose_groups, find_runs, share_rows
 from dpsql.numerics.exact_numbers import NumberArray, make_longs, make_values
@@ -747,10 +748,9 @@ class PackedAggregation(FastRoute[pa.Table]):
         for value, bits in zip(self.values, layout.value_bits, strict=False):
             parts.append(f"({value.sql}) * {1 << shift}")
             shift += bits
-        items = [] if self.coded is None else ["HASH(u) AS h"]
-        items += [f"{' + '.join(parts)} AS p"] if parts else []
-        where = f" WHERE {' AND '.join(inside)}" if inside else ""
-        return f"SELECT {', '.join(items)} FROM ({route.source}) AS rows{where}"
+        items = [] if self.coded is None else [As("HASH(u)", "h")]
+        items += [As(" + ".join(parts), "p")] if parts else []
+        return Select(tuple(items), Subquery(route.source, "rows"), tuple(inside)).sql
 
     # -- adding up ----------------------------------------------------------------------------------------------
 

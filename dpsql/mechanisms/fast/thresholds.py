@@ -40,6 +40,7 @@ from dpsql.mechanisms.fast.column_counts import (
     stream_column,
     work_beside,
 )
+from dpsql.mechanisms.queries import Select, Subquery
 from dpsql.numerics.exact_numbers import (
     INT64_MAX,
     SAFE,
@@ -90,7 +91,7 @@ class HistogramQuery:
     @property
     def limited(self) -> str:
         """The query with a limit of the rows processed here, plus one that shows that there are more."""
-        return f"SELECT * FROM ({self.query}) AS histogram LIMIT {self.limit}"
+        return Select("*", Subquery(self.query, "histogram"), limit=self.limit).sql
 
     @property
     def limit(self) -> int:

@@ -44,8 +44,7 @@ from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import ClaimedText, Read, RouteClaim, RowsClaim, add_salt
 from dpsql.mechanisms.order_statistics import (
     choose_spacing,
-    list_identifiers,
-    quote_name,
+    quote_names,
     read_order_statistics,
     read_rank,
     write_order_queries,
@@ -53,6 +52,7 @@ from dpsql.mechanisms.order_statistics import (
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr import iqr_scale, stability_test
 from dpsql.mechanisms.ptr.stability_test import Answer, Measured, StabilityTest, StableItem
+from dpsql.mechanisms.queries import ROW_COUNT, As, Join, Select, Subquery, write_filter
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import hold_to_doubles
 from dpsql.privacy.events import Event, compose_events
@@ -60,23 +60,22 @@ from dpsql.privacy.events import Event, compose_events
 Radii = tuple[pa.DataType, Mapping[Group, Measured]]
 
 
-def select_present(query: str, keys: Sequence[str], floating: bool) -> str:
+def select_present(query: str, keys: Sequence[str], floating: bool) -> Select:
     """Return the query of the values that are not missing, in their own type."""
-    if floating:
-        keep = "ABS(v) < CAST('Infinity' AS DOUBLE)"
-        return f"SELECT {list_identifiers(keys)}v + 0.0 AS v FROM ({query}) AS given WHERE {keep}"
-    return f"SELECT {list_identifiers(keys)}v FROM ({query}) AS given WHERE v IS NOT NULL"
+    keep = "ABS(v) < CAST('Infinity' AS DOUBLE)" if floating else "v IS NOT NULL"
+    value = As("v + 0.0", "v") if floating else "v"
+    return Select((*quote_names(keys), value), Subquery(query, "given"), where=keep)
 
 
 def write_partition(keys: Sequence[str]) -> str:
     """Return the PARTITION BY of a window over groups; empty without groups."""
-    return f"PARTITION BY {', '.join(map(quote_name, keys))} " if keys else ""
+    return f"PARTITION BY {', '.join(quote_names(keys))} " if keys else ""
 
 
-def _count_values(query: str, keys: Sequence[str], floating: bool) -> str:
+def _count_values(query: str, keys: Sequence[str], floating: bool) -> Subquery:
     """Return the query of the rows ``c`` of each value in each group."""
-    listed, kept = list_identifiers(keys), select_present(query, keys, floating)
-    return f"SELECT {listed}v, COUNT(*) AS c FROM ({kept}) AS found GROUP BY {listed}v"
+    by, found = (*quote_names(keys), "v"), Subquery(select_present(query, keys, floating), "found")
+    return Subquery(Select((*by, As("COUNT(*)", "c")), found, group=by), "counted")
 
 
 class NoisyItem(StableItem):
@@ -269,39 +268,35 @@ class Quantile(StableItem):
 
     def _text(self, keys: Sequence[str]) -> str:
         """Select n per group, and the rank range of each value that may be the quantile."""
-        p, listed, part = self.probability, list_identifiers(keys), write_partition(keys).rstrip()
+        p, by, part = self.probability, (*quote_names(keys), "v"), write_partition(keys).rstrip()
         counted = _count_values(self.values, keys, self.floating)
-        ranked = (
-            f"SELECT {listed}v, SUM(c) OVER ({part}) AS n, c, SUM(c) OVER ({part} ORDER BY v) AS upto "
-            f"FROM ({counted}) AS counted"
-        )
+        ranks = As(f"SUM(c) OVER ({part})", "n"), "c", As(f"SUM(c) OVER ({part} ORDER BY v)", "upto")
         # the first value whose last rank reaches p n, in integers (for p n = 0 that is the first value)
         wanted = f"{p.numerator} * n"
         reached = f"{p.denominator} * upto >= {wanted} AND {p.denominator} * (upto - c) < {wanted}"
         if p == 0:
             reached = "upto = c"
-        return (
-            f"SELECT {listed}v, CAST(n AS BIGINT) AS n, CAST(upto - c AS BIGINT) AS below, "
-            f"CAST(upto AS BIGINT) AS upto FROM ({ranked}) AS ranked WHERE {reached}"
-        )
+        named = (("n", "n"), ("upto - c", "below"), ("upto", "upto"))
+        shown = (As(f"CAST({sql} AS BIGINT)", name) for sql, name in named)
+        return Select((*by, *shown), Subquery(Select((*by, *ranks), counted), "ranked"), reached).sql
 
     @property
     def _counted(self) -> str:
-        return f"SELECT COUNT(*) AS n FROM ({select_present(self.values, (), self.floating)}) AS found"
+        return Select(ROW_COUNT, Subquery(select_present(self.values, (), self.floating), "found")).sql
 
     def _placed(self, at: float, place: int | None = None) -> str:
         """Select the value of a rank by the engine's own selection: ``at`` is (rank - 1/2) / n.
 
         The engine keeps all values in memory for it; if they are too many, a sort, which may spill, skips ``place`` of them.
         """
-        kept = select_present(self.values, (), self.floating)
-        chosen = f"SELECT PERCENTILE_DISC({at!r}) WITHIN GROUP (ORDER BY v) AS q FROM ({kept}) AS found"
+        kept = Subquery(select_present(self.values, (), self.floating), "found")
+        chosen = Select(As(f"PERCENTILE_DISC({at!r}) WITHIN GROUP (ORDER BY v)", "q"), kept)
         if place is not None:
-            chosen = f"SELECT v AS q FROM ({kept}) AS found ORDER BY v LIMIT 1 OFFSET {place}"
-        return (
-            f"SELECT q AS v, COUNT(*) FILTER (WHERE v < q) AS below, COUNT(*) FILTER (WHERE v <= q) AS upto "
-            f"FROM ({kept}) AS found CROSS JOIN ({chosen}) AS chosen GROUP BY q"
+            chosen = Select(As("v", "q"), kept, order="v", limit=1, offset=place)
+        counts = (
+            As(f"COUNT(*){write_filter(f'v {sign} q')}", n) for sign, n in (("<", "below"), ("<=", "upto"))
         )
+        return Select((As("q", "v"), *counts), Join(kept, Subquery(chosen, "chosen")), group="q").sql
 
     def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         return (self._text(keys),) if keys else (self._counted, self._placed(float(self.probability)))
@@ -318,7 +313,7 @@ class Quantile(StableItem):
             many = 0 < 2 * reader.room < n
             kept = select_present(self.values, (), self.floating)
             # fetching them bounds the rows of units once, selecting and counting in the engine three times
-            table = read_rank(reader, kept, n, self.probability) if many and self.floating else None
+            table = read_rank(reader, kept.sql, n, self.probability) if many and self.floating else None
             if table is None:
                 table = reader(self._placed(at, wanted - 1 if many else None))
                 table = table.append_column("n", pa.array([n] * table.num_rows, pa.int64()))
@@ -380,19 +375,16 @@ class Mode(_LeadingItem):
     _numbers = ("c", "size")
 
     def _text(self, keys: Sequence[str]) -> str:
-        counted, listed = _count_values(self.values, keys, self.floating), list_identifiers(keys)
-        part = write_partition(keys)
+        counted, part = _count_values(self.values, keys, self.floating), write_partition(keys)
+        columns = (*quote_names(keys), "v", "c")
+        place = As(f"ROW_NUMBER() OVER ({part}ORDER BY c DESC, v)", "place")
         if not keys:
-            leading = f"SELECT v, c FROM ({counted}) AS counted ORDER BY c DESC, v LIMIT 2"
+            leading = Select(columns, counted, order="c DESC, v", limit=2)
         else:
-            leading = (
-                f"SELECT {listed}v, c FROM (SELECT {listed}v, c, ROW_NUMBER() OVER ({part}ORDER BY c DESC, v) "
-                f"AS place FROM ({counted}) AS counted) AS placed WHERE place <= 2"
-            )
-        return (
-            f"SELECT {listed}v, c, ROW_NUMBER() OVER ({part}ORDER BY c DESC, v) AS place, "
-            f"ROW_NUMBER() OVER ({part}ORDER BY v) AS size FROM ({leading}) AS ahead"
-        )
+            placed = Subquery(Select((*columns, place), counted), "placed")
+            leading = Select(columns, placed, "place <= 2")
+        size = As(f"ROW_NUMBER() OVER ({part}ORDER BY v)", "size")
+        return Select((*columns, place, size), Subquery(leading, "ahead")).sql
 
     def _radius(self, first: tuple[int, ...], second: tuple[int, ...] | None) -> int:
         count, larger = (0, False) if second is None else (second[0], first[1] == 1)
@@ -419,16 +411,12 @@ class ArgMax(_LeadingItem):
     _numbers = ("total",)
 
     def _text(self, keys: Sequence[str]) -> str:
-        listed, part = list_identifiers(keys), write_partition(keys)
-        summed = (
-            f"SELECT {listed}v, SUM(CAST(amount AS BIGINT)) AS total FROM ({self.values}) AS given "
-            f"WHERE v IS NOT NULL AND amount IS NOT NULL GROUP BY {listed}v"
-        )
-        placed = (
-            f"SELECT {listed}v, total, ROW_NUMBER() OVER ({part}ORDER BY total DESC, v) AS place "
-            f"FROM ({summed}) AS summed"
-        )
-        return f"SELECT {listed}v, total, place FROM ({placed}) AS placed WHERE place <= 2"
+        by, there = (*quote_names(keys), "v"), ("v IS NOT NULL", "amount IS NOT NULL")
+        total = As("SUM(CAST(amount AS BIGINT))", "total")
+        summed = Subquery(Select((*by, total), Subquery(self.values, "given"), there, by), "summed")
+        place = As(f"ROW_NUMBER() OVER ({write_partition(keys)}ORDER BY total DESC, v)", "place")
+        placed = Subquery(Select((*by, "total", place), summed), "placed")
+        return Select((*by, "total", "place"), placed, "place <= 2").sql
 
     def claims(self, keys: tuple[str, ...]) -> Iterator[ClaimedText]:
         yield from super().claims(keys)
@@ -586,11 +574,9 @@ class ProposedMode(_Proposed):
 
     def _text(self, keys: Sequence[str]) -> str:
         """Select, for each count that occurs, the number of values with it, the smallest and the largest."""
-        listed, counted = list_identifiers(keys), _count_values(self.values, keys, floating=True)
-        return (
-            f"SELECT {listed}c, COUNT(*) AS many, MIN(v) AS low, MAX(v) AS high FROM ({counted}) AS counted "
-            f"GROUP BY {listed}c"
-        )
+        by, counted = (*quote_names(keys), "c"), _count_values(self.values, keys, floating=True)
+        shown = As("COUNT(*)", "many"), As("MIN(v)", "low"), As("MAX(v)", "high")
+        return Select((*by, *shown), counted, group=by).sql
 
     def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         return (self._text(keys),)

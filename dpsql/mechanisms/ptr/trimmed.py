@@ -43,7 +43,7 @@ from dpsql.catalogue.aggregate_names import AGGREGATES
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import ClaimedText, Read, RowsClaim, add_salt
-from dpsql.mechanisms.order_statistics import list_identifiers
+from dpsql.mechanisms.order_statistics import quote_names
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr.ptr_statistics import Radii, RankedItem, select_present, write_partition
 from dpsql.mechanisms.ptr.stability_test import (
@@ -54,6 +54,7 @@ from dpsql.mechanisms.ptr.stability_test import (
     StabilityTest,
     convert_to_units,
 )
+from dpsql.mechanisms.queries import As, Select, Subquery
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import floor_log2, hold_to_doubles
 from dpsql.privacy.events import Event, compose_events
@@ -293,18 +294,14 @@ class Trimmed(RankedItem):
 
     def _sums(self, keys: Sequence[str]) -> str:
         """Select the sums of the middle values, and of their squares."""
-        listed, kept = list_identifiers(keys), select_present(self.values, keys, floating=False)
+        by, kept = quote_names(keys), select_present(self.values, keys, floating=False)
         part = write_partition(keys).rstrip()
-        placed = (
-            f"SELECT {listed}v, ROW_NUMBER() OVER ({part} ORDER BY v) AS place, COUNT(*) OVER ({part}) AS n "
-            f"FROM ({kept}) AS found"
-        )
+        place, n = As(f"ROW_NUMBER() OVER ({part} ORDER BY v)", "place"), As(f"COUNT(*) OVER ({part})", "n")
+        placed = Subquery(Select((*by, "v", place, n), Subquery(kept, "found")), "placed")
         left = f"{self.trim.numerator} * n // {self.trim.denominator}"
         squares = "SUM(CAST(v AS HUGEINT) * v)" if self.power == 2 else "0"
-        return (
-            f"SELECT {listed}COUNT(*) AS many, SUM(v) AS total, {squares} AS squares FROM ({placed}) AS placed "
-            f"WHERE place > {left} AND place <= n - {left}" + (f" GROUP BY {listed[:-2]}" if keys else "")
-        )
+        sums = As("COUNT(*)", "many"), As("SUM(v)", "total"), As(squares, "squares")
+        return Select((*by, *sums), placed, (f"place > {left}", f"place <= n - {left}"), by).sql
 
     def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         return (*super().queries(keys), self._sums(keys))

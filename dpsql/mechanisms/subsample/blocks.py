@@ -31,6 +31,7 @@ from dpsql.interrupts import run_breakable
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms import base
 from dpsql.mechanisms.order_statistics import read_cells
+from dpsql.mechanisms.queries import Select, Subquery
 from dpsql.noise.entropy import Entropy
 
 ReturnKind = Literal["DOUBLE", "BIGINT", "VARCHAR", "BOOLEAN"]
@@ -216,7 +217,8 @@ class LiftedBlocks(BlockSource):
             last, text = min(first + many, self.blocks), self.query
             if many < self.blocks:  # the engine skips the other blocks' rows while reading
                 base.report_progress(first, self.blocks)
-                text = f"SELECT * FROM ({text}) AS part WHERE part.dpsql_block BETWEEN {first} AND {last - 1}"
+                inside = f"part.dpsql_block BETWEEN {first} AND {last - 1}"
+                text = Select("*", Subquery(text, "part"), inside).sql
             try:
                 table = base.bind_parameters(reader, {"first": first, "last": last})(text)
             except base.OutOfMemory:  # too many at once for an aggregate that keeps its values
@@ -249,8 +251,9 @@ class LiftedBlocks(BlockSource):
 
 def _by_block(query: str, names: Sequence[str], as_text: Sequence[str] = ()) -> str:
     """Select the rows of each block together, ordered by all their columns, and by the text of some."""
-    order = ["block", *names, *(f"CAST({name} AS VARCHAR)" for name in as_text)]
-    return f"SELECT block, {', '.join(names)} FROM ({query}) AS given ORDER BY {', '.join(order)}"
+    columns = ("block", *names)
+    order = (*columns, *(f"CAST({name} AS VARCHAR)" for name in as_text))
+    return Select(columns, Subquery(query, "given"), order=order).sql
 
 
 @dataclass(frozen=True)
@@ -357,7 +360,7 @@ class BlockQueries(BlockSource):
     def _types(self, read: base.Reader, nothing: dict[str, pa.Table]) -> dict[str, pa.DataType]:
         """Find the types of the outputs from no rows: a successful block's types would reveal its success."""
         try:
-            schema = read.read_apart(f"SELECT * FROM ({self.query}) AS shape LIMIT 0", nothing).schema
+            schema = read.read_apart(Select("*", Subquery(self.query, "shape"), limit=0).sql, nothing).schema
         except EngineError:
             return {}
         return {name: schema.field(place).type for place, name in enumerate(self.columns)}
