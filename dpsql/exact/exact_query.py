@@ -46,6 +46,11 @@ def write_secret_order(names: Iterable[str]) -> str:
     return secret_hash([_U, *names])
 
 
+def write_first_groups(groups: int, order: str) -> str:
+    """Return the condition that a row, one for each unit and group, is among the unit's first ``groups`` in an order."""
+    return f"lag({_U}, {groups}) OVER (ORDER BY {_U}, {order}) IS DISTINCT FROM {_U}"
+
+
 @dataclass(frozen=True)
 class GroupKey:
     """A grouping key: its expression over the rows, and its name and type in the exact query."""
@@ -477,8 +482,7 @@ class Exact:
             units = Select(("*", As(met, "later")), Subquery(units, "units"))
             chosen = f"later, {chosen}"
         if kept is not None:
-            before = f"lag({_U}, {kept}) OVER (ORDER BY {_U}, {chosen})"
-            units = Select("*", Subquery(units, "units"), qualify=f"{before} IS DISTINCT FROM {_U}")
+            units = Select("*", Subquery(units, "units"), qualify=write_first_groups(kept, chosen))
         if budgeted:
             # The rows of the unit that may still count in this group, with its groups in a secret order.
             before = f"SUM(n) OVER (PARTITION BY {_U} ORDER BY {chosen} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"

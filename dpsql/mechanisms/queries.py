@@ -48,9 +48,8 @@ class Join:
     side: str = ""
 
     def __str__(self) -> str:
-        if not self.on:
-            return f"{self.left} CROSS JOIN {self.right}"
-        return f"{self.left} {self.side}{' ' if self.side else ''}JOIN {self.right} ON {self.on}"
+        word = f"{self.side} JOIN" if self.side else "JOIN" if self.on else "CROSS JOIN"
+        return f"{self.left} {word} {self.right}{' ON ' if self.on else ''}{self.on}"
 
 
 def cross(*sources: Source) -> Source:

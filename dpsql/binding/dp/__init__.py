@@ -13,6 +13,5 @@ grouping_sets.py      ROLLUP, CUBE and GROUPING SETS
 marginal_sets.py      grouping sets measured as marginals
 ordered_steps.py      strategies for groups in a public order
 auto_caps.py          caps found privately
-cap_advice.py         the change of caps that would help most
-cut_queries.py        the query behind report_cut
+cut_queries.py        the query behind report_cut; the change of caps that would help most
 """

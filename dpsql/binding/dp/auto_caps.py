@@ -25,7 +25,7 @@ from dpsql.binding.dp.private_block import AggregatingBlock
 from dpsql.binding.plan import Input
 from dpsql.binding.public_statement import Released
 from dpsql.catalogue.option_names import CAP_OPTIONS
-from dpsql.exact.exact_query import UNITS_COLUMN, Exact, PublicGroups, write_secret_order
+from dpsql.exact.exact_query import UNITS_COLUMN, Exact, PublicGroups, write_first_groups, write_secret_order
 from dpsql.language.dialect import bind_error
 from dpsql.language.options import AUTO, Options
 from dpsql.late_dataclass import dataclass
@@ -149,7 +149,7 @@ def write_unit_sizes(exact: Exact, top: int, option: str) -> str:
         size = f"LEAST(MAX(n), {top})"
     elif option != GROUPS and names and (exact.groups is not None or exact.per_group is not None):
         if exact.groups is not None:
-            kept = f"lag(u, {exact.groups}) OVER (ORDER BY u, {write_secret_order(names)}) IS DISTINCT FROM u"
+            kept = write_first_groups(exact.groups, write_secret_order(names))
             pairs = Select("*", counted, qualify=kept)
         n = "n" if exact.per_group is None else f"LEAST(n, {exact.per_group})"
         counted, size = Subquery(pairs, "kept"), f"CAST(LEAST(SUM({n}), {top}) AS BIGINT)"

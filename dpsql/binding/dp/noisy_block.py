@@ -13,8 +13,7 @@ from sqlglot import exp
 from dpsql.binding.dp.aggregates import NAMED_ARGUMENTS, Aggregate, AggregateCall
 from dpsql.binding.dp.auto_caps import AutoCaps, CapBuilder, find_auto_caps, without_auto
 from dpsql.binding.dp.budget_split import BudgetShare, choose_selector, deal, find_groups
-from dpsql.binding.dp.cap_advice import describe_caps, note_costly_caps
-from dpsql.binding.dp.cut_queries import list_cuts, make_cut_report
+from dpsql.binding.dp.cut_queries import describe_caps, list_cuts, make_cut_report, note_costly_caps
 from dpsql.binding.dp.moment_aggregates import MOMENTS, read_as_mean
 from dpsql.binding.dp.noise_choice import (
     FittedOutputs,

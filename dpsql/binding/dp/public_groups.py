@@ -628,8 +628,8 @@ class _Known:
             listed = tuple(f"CAST({to_sql(make_literal(v))} AS {typed.type.sql})" for v in typed.values)
             # '2020-1-1' and '2020-01-01' are one group: shown twice, it would be answered twice and paid once.
             distinct, origin = not _all_different(typed), "declared by the policy"
-            kind = typed.type.sql
-            return Values(place[1], len(listed), origin, listed=listed, distinct=distinct, kind=kind)
+            kind, size = typed.type.sql, len(listed)
+            return Values(place[1], size, origin, listed=listed, distinct=distinct, kind=kind)
         own = self._uses.get(place, []) if self._ranges else key.node.find_all(exp.Column)
         own = [node for node in own if (node.table, node.name) == place]
         days = list_days(place[1], typed, own)
@@ -740,9 +740,8 @@ def _size(block: AggregatingBlock, part: KeyGroup) -> tuple[int, frozenset[str]]
     if _is_uncounted(block, part) or (single and not part.conditions):
         return part.most, part.missing  # another engine may count otherwise
     names = sorted(part.missing)
-    counted = Select(
-        ("COUNT(*)", *(f"COUNT(*) - COUNT({name})" for name in names)), Subquery(_query(part), "d")
-    )
+    nulls = (f"COUNT(*) - COUNT({name})" for name in names)
+    counted = Select(("COUNT(*)", *nulls), Subquery(_query(part), "d"))
     try:
         row = block.binder.finish.keep(counted.sql).to_pylist()[0]
     except Error:

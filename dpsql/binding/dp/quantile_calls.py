@@ -197,12 +197,9 @@ QUANTILES = BindingsByName()
 
 def write_histogram(exact: Exact, keys: Sequence[str], y: str, clamped: str, groups: int) -> str:
     """Return the query of the number of rows at each grid step: ``clamped`` is the step of ``v``."""
-    held, step, count = (
-        Subquery(exact.held(y, groups), "held"),
-        As(clamped, GRID_STEP),
-        As("COUNT(*)", STEP_ROWS),
-    )
-    return Select((*keys, step, count), held, where="v IS NOT NULL", group=(*keys, GRID_STEP)).sql
+    held, step = Subquery(exact.held(y, groups), "held"), As(clamped, GRID_STEP)
+    by, count = (*keys, GRID_STEP), As("COUNT(*)", STEP_ROWS)
+    return Select((*keys, step, count), held, where="v IS NOT NULL", group=by).sql
 
 
 def write_points(

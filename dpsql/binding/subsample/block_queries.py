@@ -85,7 +85,7 @@ Turns = Callable[[Source, Relation, exp.Expr | None], Source]
 """Returns a source of private rows, each of them repeated, given their relation and privacy unit."""
 
 
-def list_conditions(unit: exp.Expr | None, select: exp.Select, names: Names) -> tuple[str, ...]:
+def conditions_of(unit: exp.Expr | None, select: exp.Select, names: Names) -> tuple[str, ...]:
     """Return the conditions of a query inside a block: its own, and that a unit owns the row.
 
     An outer join keeps a row without a unit because no unit matches it: it would carry one unit's influence into another block.
@@ -135,7 +135,7 @@ class Lifter:
         if limit is not None and not (isinstance(limit, exp.Limit) and limit.expression.name.isdigit()):
             raise _unliftable(limit, "such a LIMIT")
         names, source, block, owned, one, twice = self._from(tree, env, ctes)
-        rows = Select((), source, list_conditions(owned, tree, names))
+        rows = Select((), source, conditions_of(owned, tree, names))
         if tree.args.get("group") or any(map(has_exact_aggregate, tree.expressions)):
             return self._groups(tree, names, rows, block, twice)
         lifted = self._rows(tree, names, rows, block)

@@ -25,7 +25,7 @@ from dpsql.binding.subsample.block_queries import (
     BLOCK,
     Lifter,
     PerBlockQuery,
-    list_conditions,
+    conditions_of,
     refuse_many_rows,
 )
 from dpsql.binding.values import total_expressions
@@ -629,14 +629,11 @@ def _python(this: Subsample, name: str, call: exp.Expr) -> _Found:
     if not typed:
         hint = f"write {call.name}(age, income)."
         raise bind_error(call, f"{call.name} needs columns.", hint)
-    items = (
-        As(this.number(private, bound.unit), "block"),
-        *(As(_argument(t), f"x{i}") for i, t in enumerate(typed)),
-    )
+    block, values = this.number(private, bound.unit), (As(_argument(t), f"x{i}") for i, t in enumerate(typed))
     as_text = (f"x{i}" for i, t in enumerate(typed) if t.type.two_faced and t.type.kind != "DOUBLE")
     key, source = this.unit_of(bound)
-    conditions = list_conditions(bound.unit, this.select, names)
-    text = Select(items, this.turns(source, private, bound.unit), conditions).sql
+    repeated, where = this.turns(source, private, bound.unit), conditions_of(bound.unit, this.select, names)
+    text = Select((As(block, "block"), *values), repeated, where).sql
     own = call.name.lower()
     function = this.binder.catalog.functions[own]
     made = block_sources.PythonBlocks(
