@@ -281,7 +281,9 @@ def test_a_value_at_the_end_of_31_bits_ends_no_statement(text: str, value: float
         far = f"CAST('{value / steps!r}' AS DOUBLE)"
         for rows in ("SELECT range FROM range(40)", "SELECT 0 AS range"):
             con.execute(f"CREATE OR REPLACE TABLE t AS SELECT range AS u, {far} AS x FROM ({rows})")
-            policy = dpsql.Policy.loads(POLICY.partition("[tables.few]")[0].partition("below")[0])
+            policy = dpsql.Policy.loads(
+                'budget.epsilon = 9\ntables.t = { privacy_unit = "u", max_rows = 1, columns.x.bounds = [0, 1e6] }'
+            )
             with dpsql.connect(con, policy=policy) as session:
                 held = session.sql(text.replace("SELECT", "SELECT WITH DP OPTIONS (epsilon = 1)")).fetchall()
             assert all(0 <= row[-1] <= 10**6 for row in held)
