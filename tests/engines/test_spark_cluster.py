@@ -1,4 +1,4 @@
-"""A standalone Spark cluster: exact results equal to DuckDB's. In a process of its own."""
+"""A standalone Spark cluster: equal exact results, what travels to executors, and lost workers. In a process of its own."""
 
 from __future__ import annotations
 
@@ -39,3 +39,21 @@ def test_exact_results_equal_duckdbs(found: list[dict[str, Any]]) -> None:
     assert of(found, "cluster")[0]["executors"] == 2
     assert [one["statement"] for one in of(found, "statement")] == list(STATEMENTS)
     assert all(one["equal"] >= 1 and one["rows"] >= 1 for one in of(found, "statement"))
+
+
+def test_neither_noise_nor_policy_travels(found: list[dict[str, Any]]) -> None:
+    """The texts of every statement are those of another run of it, whose noise differs."""
+    (travels,) = of(found, "travels")
+    assert travels["same"] == list(STATEMENTS)
+    assert travels["tasks"] > 10_000
+    assert travels["places"] >= 3
+    assert travels["found"] == []
+
+
+def test_a_lost_worker_is_charged_once(found: list[dict[str, Any]]) -> None:
+    one, every = of(found, "lost")
+    assert one["killed"]
+    assert every["killed"]
+    assert one["end"] in ("answered True", "EngineError")
+    assert every["end"] in ("Interrupted", "EngineError")
+    assert one["charges"] == every["charges"] == 1

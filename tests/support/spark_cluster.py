@@ -11,30 +11,35 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 import dpsql
 from dpsql.engine.duckdb import DuckDBEngine
 from tests.support import inside
 from tests.support.both import Both, plan_of, released
 
+EPSILON = "7.3821"
+"""An epsilon whose digits nothing else has."""
 POLICY = f"""
 [budget]
 epsilon = 1e6
 delta = 0.5
 accountant = "basic"
-default_epsilon = 10
+default_epsilon = {EPSILON}
 default_delta = 1e-6
 [tables.visits]
 source = "visits/*/*.parquet"
@@ -109,6 +114,14 @@ class Cluster:
                 found += [int(pid) for path in children for pid in path.read_text().split()]
         return found
 
+    def kill(self, place: int) -> None:
+        """Kill a worker and its executor."""
+        own = Cluster(self.master, [self.workers[place]])
+        for pid in [*own.executors(), self.workers[place].pid]:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        self.workers[place].wait()
+
 
 @contextlib.contextmanager
 def start_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
@@ -165,14 +178,16 @@ def start_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
 
 
 def open_spark(cluster: Cluster, folder: Path) -> Any:
-    """Return a session of the cluster."""
+    """Return a session of the cluster that writes its events to a folder."""
     from pyspark.sql import SparkSession
 
+    (folder / "events").mkdir(exist_ok=True)
     builder = SparkSession.builder.master(cluster.master).appName("cluster")
     for key, value in {
         "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.sql.shuffle.partitions": "4",
         "spark.driver.host": "127.0.0.1", "spark.driver.memory": "1g", "spark.executor.memory": "900m",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": str(folder / "events"), "spark.eventLog.compress": "false",
     }.items():  # fmt: skip
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
@@ -211,6 +226,96 @@ def time_plain(session: dpsql.Session, spark: Any, folder: Path) -> None:
     say("time", **found)
 
 
+_SECRET = re.compile(r"\b[0-9]{12,20}\b")
+
+
+def look_at_travels(session: dpsql.Session, spark: Any, cluster: Cluster, folder: Path) -> None:
+    """Look for the policy, the ledger and noise in what Spark is sent.
+
+    Noise: the texts and relations of a statement are equal, whatever its noise, except for the secret salt. The policy: neither
+    texts, nor serialised tasks, nor events, nor the executors' environments have its numbers or paths.
+    """
+    engine, sent = inside.engine(session), []
+    execute, batches = engine.execute, engine.batches
+
+    def note(sql: str, lent: Mapping[str, pa.Table] | None) -> None:
+        sent.append((_SECRET.sub("?", sql), engine.translate(sql, lent or {}), str(lent or {})))
+
+    def one(sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
+        note(sql, lent)
+        return execute(sql, lent)
+
+    def many(sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
+        note(sql, lent)
+        return batches(sql, lent)
+
+    engine.execute, engine.batches = one, many
+    same, texts = [], []
+    for name, text in STATEMENTS.items():
+        runs = []
+        for _ in range(2):
+            sent.clear()
+            session.sql(text, fresh=True)
+            runs.append([(sql, lent) for sql, _, lent in sent])
+            texts += [(written, lent) for _, written, lent in sent]
+        if runs[0] and runs[0] == runs[1]:
+            same.append(name)
+    del engine.execute, engine.batches
+    marks = [EPSILON.encode(), b"policy.toml", b".ledger", b"epsilon", b"default_delta"]
+    own, virtual = engine._session, spark.sparkContext._jvm
+    own.conf.set("spark.sql.adaptive.enabled", "false")  # so that a plan is made without being run
+    size: int = 0
+    found: set[bytes] = set()
+    for text, lent in texts:
+        found |= {mark for mark in marks if mark in text.encode()}
+        if lent == "{}":
+            buffer = virtual.java.io.ByteArrayOutputStream()  # tasks are serialised by Java, as here
+            virtual.java.io.ObjectOutputStream(buffer).writeObject(
+                own.sql(text)._jdf.queryExecution().toRdd()
+            )
+            content = bytes(buffer.toByteArray())
+            size += len(content)
+            found |= {mark for mark in marks if mark in content}
+    own.conf.set("spark.sql.adaptive.enabled", "true")
+    places = [path for path in (folder / "events").rglob("*") if path.is_file()]
+    places += [Path(f"/proc/{pid}/{what}") for pid in cluster.executors() for what in ("environ", "cmdline")]
+    for place in places:
+        found |= {mark for mark in marks if mark in place.read_bytes().replace(b"spark.", b"")}
+    say(
+        "travels", same=same, texts=len(texts), tasks=size, places=len(places), found=sorted(map(repr, found))
+    )
+
+
+def lose_workers(session: dpsql.Session, spark: Any, cluster: Cluster) -> None:
+    """Lose a worker, then all, in the middle of a statement: it is answered, or charged and refused."""
+    tracker = spark.sparkContext.statusTracker()
+    text = STATEMENTS["private groups"]
+
+    def charged() -> int:
+        return len(session.ledger())
+
+    for place, name in enumerate(("one", "all")):
+        before, killed = charged(), threading.Event()
+
+        def strike(place: int = place, killed: threading.Event = killed) -> None:
+            while not tracker.getActiveStageIds():
+                time.sleep(0.005)
+            cluster.kill(place)
+            killed.set()
+            if place:  # no worker is left: Spark would wait for one
+                time.sleep(5)
+                inside.engine(session).interrupt()
+
+        thread = threading.Thread(target=strike)
+        thread.start()
+        try:
+            end = f"answered {len(session.sql(text, fresh=True)) > 0}"
+        except dpsql.Error as error:
+            end = type(error).__name__
+        thread.join()
+        say("lost", workers=name, end=end, charges=charged() - before, killed=killed.is_set())
+
+
 def main(rows: int, folder: Path) -> None:
     """Run everything; the cluster is ended at the end."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -223,6 +328,8 @@ def main(rows: int, folder: Path) -> None:
         with dpsql.connect(spark, policy=folder / "policy.toml", ledger=folder / "own.ledger") as session:
             compare(session, policy, folder)
             time_plain(session, spark, folder)
+            look_at_travels(session, spark, cluster, folder)
+            lose_workers(session, spark, cluster)
         say("done")
     os._exit(0)  # the driver would try to reach its cluster
 
