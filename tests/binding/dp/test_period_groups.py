@@ -33,8 +33,8 @@ GAPS = ["", "OPTIONS (periods = ('2012-01-01', '2012-01-03 to 2012-01-04', '2012
 @pytest.mark.parametrize("asked", GAPS)
 def test_rows_without_a_day_have_their_group_and_no_others_do(asked: str) -> None:
     policy = POLICY.replace("'year'", "'day'").replace("2013-12-31", "2012-01-06")
-    policy = policy.replace("1000", "10").replace('source = "visits.parquet"\n', "")
-    labs = policy[policy.index("[tables") :].replace("visits", "labs")
+    policy = policy.replace("1000", "10").replace('source = "visits.parquet", ', "")
+    labs = policy[policy.index("visits = ") :].replace("visits", "labs")
     unknown = "COALESCE({}, DATE '2000-01-01') AS d, COUNT(*) AS n FROM visits AS v"
     with duckdb.connect() as con:
         row = "SELECT i AS pid, DATE '2012-01-01' + i AS day FROM range({}) AS r(i)"
