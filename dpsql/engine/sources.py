@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
 
-_KNOWN_EXTENSIONS = ("arrow.uuid", "arrow.json", "arrow.bool8")
-"""Extension types that DuckDB reads as types of its own."""
+_KNOWN_EXTENSIONS = ("arrow.uuid", "arrow.json")
+"""Extension types that DuckDB reads as types of its own; DuckDB 1.5 fails on booleans of eight bits."""
 
 
 def _simplify(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -66,7 +66,8 @@ def _simplify(column: pa.ChunkedArray) -> pa.ChunkedArray:
         chunks = [chunk.dictionary.take(chunk.indices) for chunk in column.chunks]
         return _simplify(pa.chunked_array(chunks, inner))
     if isinstance(kind, pa.BaseExtensionType) and kind.extension_name not in _KNOWN_EXTENSIONS:
-        return _simplify(pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type))
+        stored = pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type)
+        return stored.cast(pa.bool_()) if kind.extension_name == "arrow.bool8" else _simplify(stored)
     half = pa.types.is_float16(kind)
     if half or (pa.types.is_decimal(kind) and kind.bit_width > 128):
         wanted = pa.float32() if half else pa.float64()
@@ -110,9 +111,11 @@ def _is_read(kind: pa.DataType) -> bool:
     """Return whether DuckDB reads a type."""
     if any(is_kind(kind) for is_kind in _PLAIN_TYPES):
         return True
+    if pa.types.is_union(kind):
+        return False
     try:
         with duckdb.connect(":memory:") as con:
-            con.register("frame", pa.schema([("x", kind)]).empty_table())
+            con.register("frame", pa.Table.from_batches([], pa.schema([("x", kind)])))
             con.execute("SELECT x FROM frame").fetchall()
     except (duckdb.Error, pa.ArrowException, NotImplementedError, ValueError, TypeError):
         return False
@@ -242,9 +245,13 @@ def _list_pandas(frame: Any) -> _Columns:
         column = frame.iloc[:, place]
         if hasattr(column.dtype, "fill_value"):
             column = column.sparse.to_dense()
-        kinds = (column.dtype, getattr(getattr(column.dtype, "categories", None), "dtype", None))
-        if any(kind == np.dtype(object) for kind in kinds if isinstance(kind, np.dtype)):
-            yield str(name), column.astype(object), True
+        categories = getattr(column.dtype, "categories", None)
+        if isinstance(column.dtype, np.dtype) and column.dtype == np.dtype(object):
+            yield str(name), column, True
+        elif getattr(categories, "dtype", None) == np.dtype(object):
+            words = pa.array(map(write_value, categories), pa.large_string())
+            codes = pa.array(column.cat.codes, mask=column.isna())
+            yield str(name), pa.DictionaryArray.from_arrays(codes, words, ordered=column.cat.ordered), False
         else:
             if column.dtype == np.dtype(np.longdouble):
                 column = column.astype(np.float64)
@@ -265,6 +272,8 @@ def _list_polars(frame: Any) -> _Columns:
 
                 column = column.cast(polars.Decimal(38, 0), strict=False)
             made = column.to_list() if objects else column.to_arrow()
+            if str(column.dtype).startswith("Enum"):  # older versions of polars lose the order
+                made = pa.DictionaryArray.from_arrays(made.indices, made.dictionary, ordered=True)
         yield column.name, made, objects
 
 

@@ -96,8 +96,7 @@ ARROW: dict[str, Make] = {
 }  # fmt: skip
 for _name, _reads in {
     "json": hasattr(pa, "json_"),  # since pyarrow 19
-    "empty struct": duckdb.__version__ >= "2",  # DuckDB 1.5 does not read these two
-    "bool8": duckdb.__version__ >= "2",
+    "empty struct": duckdb.__version__ >= "2",  # DuckDB 1.5 does not read them
 }.items():
     if not _reads:
         del ARROW[_name]
@@ -148,6 +147,8 @@ PANDAS: dict[str, Make] = {
     "Arrow's lists": lambda: pd.array([[1]] * N, pd.ArrowDtype(pa.list_(pa.int64()))),
     "Arrow's halves": lambda: pd.array([1] * N, pd.ArrowDtype(pa.float16())),
 }  # fmt: skip
+if pd.__version__ < "3":  # which has no Arrow type for these two
+    del PANDAS["category of periods"], PANDAS["intervals of moments"]
 
 
 def polars_types() -> dict[str, Any]:
@@ -190,7 +191,7 @@ def value_of(kind: str) -> Any:
 
 
 REFUSED = {
-    "hundreds", "sparse union", "dense union", "halves in lists", "wide decimals in lists", "category of objects", "objects",
+    "hundreds", "sparse union", "dense union", "halves in lists", "wide decimals in lists", "objects",
     "decimals", "lists", "sets", "complex", "Object", "List of Int128",
 }  # fmt: skip
 """Types that no engine reads, and objects without a declared type."""

@@ -81,7 +81,7 @@ class Lifted:
 
 RowSql = Callable[[Relation, exp.Expr | None], str]
 """Returns SQL about a private row, given its relation and privacy unit."""
-Turns = Callable[[Source, Relation, exp.Expr | None], Source]
+RepeatRows = Callable[[Source, Relation, exp.Expr | None], Source]
 """Returns a source of private rows, each of them repeated, given their relation and privacy unit."""
 
 
@@ -109,7 +109,7 @@ class Lifter:
 
     binder: Binder
     number: RowSql
-    turns: Turns
+    turns: RepeatRows
     blocks: int
     bound: list[From] = field(default_factory=list)
     """Every FROM over private tables, for users of their units."""
@@ -328,7 +328,7 @@ class PerBlockQuery:
     binder: Binder
     env: Env
     number: RowSql
-    turns: Turns
+    turns: RepeatRows
     private: list[Relation] = field(default_factory=list)
     rows: list[BlockRows] = field(default_factory=list)
     _names: set[str] | None = None

@@ -586,7 +586,7 @@ DROP RELEASE daily
 ----
 BindError: there is no release daily.
   1 |   DROP RELEASE daily
-        ^^^^^^^^^^^^^^^^^^
+                     ^^^^^
 Hint: write SHOW RELEASES: it lists all.
 ====
 -- case: REFRESH MATERIALIZED VIEW daily
