@@ -709,7 +709,7 @@ list_filter(ls, lambda x: x LIKE 'a%' OR x = s)
 list_transform(l, lambda x: x + 1)
 list_transform(l, lambda x, j: x // j)
 list_transform(ls, lambda x: x)
-[x FOR x IN l IF x > 0]
+[one FOR one IN l IF one > 0]
 list_sum([x * 2 FOR x IN l])
 s->>'a'
 s->'$.a'
