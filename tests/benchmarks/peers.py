@@ -92,10 +92,15 @@ def install(system: str, folder: Path) -> str:
 
 def ask_system(python: str, system: str, path: Path) -> list[Line]:
     """Return a system's answers."""
-    command = [python, peer_answers.__file__, system, str(path)]
+    command = [python, peer_answers.__file__, system, str(path.resolve())]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, text=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        text=True,
+        cwd=path.parent,
     ) as process:
         try:
             said, _ = process.communicate(timeout=SECONDS)
