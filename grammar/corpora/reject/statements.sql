@@ -554,7 +554,7 @@ CREATE RELEASE visits AS SELECT COUNT(*) FROM visits
 ----
 BindError: visits is a table, and no release takes its name.
   1 |   CREATE RELEASE visits AS SELECT COUNT(*) FROM visits
-        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+                       ^^^^^^
 Hint: give the release another name, such as daily.
 ====
 -- case: CREATE RELEASE r AS SELECT COUNT(*) FROM r
@@ -578,7 +578,7 @@ REFRESH RELEASE daily
 ----
 BindError: there is no release daily.
   1 |   REFRESH RELEASE daily
-        ^^^^^^^^^^^^^^^^^^^^^
+                        ^^^^^
 Hint: write SHOW RELEASES: it lists all.
 ====
 -- case: DROP RELEASE daily
