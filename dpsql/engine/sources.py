@@ -248,7 +248,7 @@ def _list_pandas(frame: Any) -> _Columns:
         categories = getattr(column.dtype, "categories", None)
         if isinstance(column.dtype, np.dtype) and column.dtype == np.dtype(object):
             yield str(name), column, True
-        elif getattr(categories, "dtype", None) == np.dtype(object):
+        elif categories is not None and categories.dtype == np.dtype(object):
             words = pa.array(map(write_value, categories), pa.large_string())
             codes = pa.array(column.cat.codes, mask=column.isna())
             yield str(name), pa.DictionaryArray.from_arrays(codes, words, ordered=column.cat.ordered), False
