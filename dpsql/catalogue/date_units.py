@@ -105,8 +105,21 @@ UNIT_MONTHS: dict[str, int] = {unit.name: unit.months for unit in DATE_UNITS if 
 # -- PostgreSQL's formats -----------------------------------------------------------------------------------------------
 
 _CODES = {
-    **{"YYYY": "%Y", "YY": "%y", "IYYY": "%G", "IW": "%V", "MM": "%m", "DDD": "%j", "DD": "%d", "ID": "%u"},
-    **{"HH24": "%H", "HH12": "%I", "HH": "%I", "MI": "%M", "SS": "%S", "MS": "%g", "US": "%f"},
+    "YYYY": "%Y",
+    "YY": "%y",
+    "IYYY": "%G",
+    "IW": "%V",
+    "MM": "%m",
+    "DDD": "%j",
+    "DD": "%d",
+    "ID": "%u",
+    "HH24": "%H",
+    "HH12": "%I",
+    "HH": "%I",
+    "MI": "%M",
+    "SS": "%S",
+    "MS": "%g",
+    "US": "%f",
 }
 _WORDS = {"MONTH": "%B", "MON": "%b", "DAY": "%A", "DY": "%a", "AM": "%p", "PM": "%p"}
 _NUMBERS = {"Q": "quarter", "D": "dow"}

@@ -48,10 +48,14 @@ _VALUES = {
         (f"{sign}{size}INT" for sign in ("", "U") for size in ("TINY", "SMALL", "BIG", "HUGE")), "1"
     ),
     **dict.fromkeys(("INTEGER", "UINTEGER", "DECIMAL", "FLOAT", "DOUBLE"), "1"),
-    **{"BOOLEAN": "true", "DATE": "'2000-01-01'", "TIME": "'00:00:00'", "INTERVAL": "'1 day'"},
+    "BOOLEAN": "true",
+    "DATE": "'2000-01-01'",
+    "TIME": "'00:00:00'",
+    "INTERVAL": "'1 day'",
     "UUID": f"'{'0' * 32}'",
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), "'2000-01-01 00:00:00'"),
-    **{"TIMESTAMP WITH TIME ZONE": "'2000-01-01 00:00:00+00'", "TIME WITH TIME ZONE": "'00:00:00+00'"},
+    "TIMESTAMP WITH TIME ZONE": "'2000-01-01 00:00:00+00'",
+    "TIME WITH TIME ZONE": "'00:00:00+00'",
 }
 """A value of each type, accepted in some form by all existing casts."""
 _NO_CAST = "Unimplemented type for cast"

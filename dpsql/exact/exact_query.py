@@ -34,7 +34,7 @@ from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.contribution_caps import ClippedValue
 from dpsql.mechanisms.fast import packed_aggregation as packed
 from dpsql.mechanisms.fast.packed_aggregation import CodedUnit, PackedRoute
-from dpsql.mechanisms.queries import As, Join, Query, Select, Source, Subquery
+from dpsql.mechanisms.queries import ROW_COUNT, As, Join, Query, Select, Source, Subquery
 from dpsql.mechanisms.unit_parts import KEY_PART_COLUMN, write_key_part, write_part
 from dpsql.mechanisms.unit_parts import UNITS_COLUMN as UNITS_COLUMN
 
@@ -663,7 +663,7 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
     if len(tallies) < len(exact.partials) or not values.fit:
         return None
     least, greatest = ("MIN(u)", "MAX(u)") if coded is None else ("0", "0")
-    known = [As("COUNT(*)", "n"), As(least, "u_low"), As(greatest, "u_high")]
+    known = [ROW_COUNT, As(least, "u_low"), As(greatest, "u_high")]
     ends = [As(f"{f}({n})", f"{n}_{at}") for n in names for f, at in (("MIN", "low"), ("MAX", "high"))]
     listed: dict[str, Query | str] = {}
     if exact.domain is None:
@@ -715,7 +715,7 @@ def write_coded_unit(source: exp.Expr) -> CodedUnit | None:
     there = f"{column} IS NOT NULL"
     units = Select(As(column, "u"), table, where=there, distinct=True)
     hashes = Select(As("hash(rows.u)", "h"), Subquery(units, "rows"))
-    return CodedUnit(hashes.sql, Select(As("COUNT(*)", "n"), table, where=there).sql, place)
+    return CodedUnit(hashes.sql, Select(ROW_COUNT, table, where=there).sql, place)
 
 
 def _all_groups(

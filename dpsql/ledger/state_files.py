@@ -517,9 +517,8 @@ def hold_releases(ledger: Path, wait: Callable[[], None]) -> Iterator[None]:
                 except BlockingIOError:
                     wait()
                     continue
-                held.callback(
-                    fcntl.flock, descriptor, fcntl.LOCK_UN
-                )  # a forked process has the descriptor, too
+                # closing is not enough: a forked process has the descriptor, too
+                held.callback(fcntl.flock, descriptor, fcntl.LOCK_UN)
                 break
         yield
 

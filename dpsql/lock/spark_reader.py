@@ -48,10 +48,18 @@ _PARTS = sqlglot.parse_one(
 """A sum in three parts of 21 or 22 bits."""
 _PART = exp.DataType.build("DECIMAL(20, 0)", dialect="spark")
 _TYPES = {
-    **{
-        name: name for name in ("BIGINT", "SMALLINT", "TINYINT", "DOUBLE", "FLOAT", "BOOLEAN", "DATE", "NULL")
-    },
-    **{"INT": "INTEGER", "TIMESTAMPNTZ": "TIMESTAMP", "TEXT": "VARCHAR", "VOID": "NULL"},
+    "BIGINT": "BIGINT",
+    "SMALLINT": "SMALLINT",
+    "TINYINT": "TINYINT",
+    "DOUBLE": "DOUBLE",
+    "FLOAT": "FLOAT",
+    "BOOLEAN": "BOOLEAN",
+    "DATE": "DATE",
+    "NULL": "NULL",
+    "INT": "INTEGER",
+    "TIMESTAMPNTZ": "TIMESTAMP",
+    "TEXT": "VARCHAR",
+    "VOID": "NULL",
     **dict.fromkeys(("TIMESTAMPLTZ", "TIMESTAMPTZ"), "TIMESTAMP WITH TIME ZONE"),
 }
 

@@ -407,9 +407,8 @@ def _step_up(part: tuple[Floats, Floats], own: Floats, beside: Floats, wide: Flo
 def choose_tree(steps: int, pure: bool, groups: int) -> tuple[int, int]:
     """Return branches and levels of the tree whose running totals have the least expected squared error."""
     places = np.linspace(0, steps - 1, min(steps, _SAMPLED)).astype(np.intp)
-    last = places[
-        np.diff(places, prepend=-1) > 0
-    ]  # np.unique would import numpy.ma, in most sessions for this alone
+    # np.unique would import numpy.ma, in most sessions for this alone
+    last = places[np.diff(places, prepend=-1) > 0]
     first = np.zeros(len(last), dtype=np.intp)
 
     def measure(shape: tuple[int, int]) -> float:

@@ -178,7 +178,7 @@ class _SpilledTotals:
     def add_up(self, keys: Sequence[str]) -> Iterator[pa.Table]:
         """Yield the totals of each part of the keys, at least one table, and remove the files."""
         try:
-            for part in range(1 << _BITS):
+            for part in range(PARTS):
                 check_stop()
                 tables: list[pa.Table] = []
                 for path, batches in self._runs:
@@ -196,14 +196,14 @@ class _SpilledTotals:
 
 def _write_divided(tables: Iterable[pa.Table], writer: pa.RecordBatchFileWriter) -> list[list[int]]:
     """Write tables, divided by the part of the keys; return the numbers of each part's record batches."""
-    numbers: list[list[int]] = [[] for _ in range(1 << _BITS)]
+    numbers: list[list[int]] = [[] for _ in range(PARTS)]
     written = itertools.count()
     for table in tables:
         check_stop()
         parts = table.column(KEY_PART_COLUMN).to_numpy()
         order = np.argsort(parts, kind="stable")
         table = table.drop_columns([KEY_PART_COLUMN]).take(pa.array(order))
-        ends = np.searchsorted(parts[order], np.arange((1 << _BITS) + 1))
+        ends = np.searchsorted(parts[order], np.arange(PARTS + 1))
         for part, (start, end) in enumerate(itertools.pairwise(ends)):
             for batch in table.slice(start, end - start).combine_chunks().to_batches():
                 writer.write_batch(batch)

@@ -63,8 +63,8 @@ from dpsql.policy.validate import fold, write_bound
 from dpsql.privacy.accountants import suggest_delta
 from dpsql.privacy.amounts import SYMBOLS
 
-_CAPS, _MOST_CAPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000), 6
-"""Caps on the rows of a unit that are compared with the declared one."""
+_CAPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+"""Caps on the rows of a unit; the six largest that some unit exceeds are compared with the declared one."""
 
 
 def count_misfits(
@@ -131,7 +131,7 @@ def _count_capped(engine: DuckDBEngine, units_of: _Units, table: Table) -> Itera
             f"{table.name}: {above[cap][0]:,} of {units:,} units have more than {key} = {cap} rows; without groups "
             f"{_share(above[cap][1], rows)} are left out, and a count has {_describe_noise(cap)}"
         )
-    others = [c for c in caps if c != cap and above[c][0]][-_MOST_CAPS:]
+    others = [c for c in caps if c != cap and above[c][0]][-6:]
     if others:
         told = "; ".join(
             f"{_percent(above[c][1], rows)} above {c:,}, with {_describe_noise(c)}" for c in others

@@ -29,7 +29,9 @@ _NUMBERS = ("int", "float", "integer", "number", "decimal")
 _TYPES = {
     **dict.fromkeys(("int", "integer"), "BIGINT"),
     **dict.fromkeys(("float", "number", "decimal"), "DOUBLE"),
-    **{"string": "VARCHAR", "boolean": "BOOLEAN", "datetime": "TIMESTAMP"},
+    "string": "VARCHAR",
+    "boolean": "BOOLEAN",
+    "datetime": "TIMESTAMP",
 }
 
 

@@ -342,7 +342,11 @@ _SPELLINGS = {
     **dict.fromkeys(("INT8", "LONG"), "BIGINT"),
     **dict.fromkeys(("REAL", "FLOAT4"), "FLOAT"),
     **dict.fromkeys(("TEXT", "STRING", "CHAR"), "VARCHAR"),
-    **{"INT1": "TINYINT", "FLOAT8": "DOUBLE", "BOOL": "BOOLEAN", "DATETIME": "TIMESTAMP", "BYTEA": "BLOB"},
+    "INT1": "TINYINT",
+    "FLOAT8": "DOUBLE",
+    "BOOL": "BOOLEAN",
+    "DATETIME": "TIMESTAMP",
+    "BYTEA": "BLOB",
     "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE",
 }
 _DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)(?:\(\s*([0-9]{1,2})\s*(?:,\s*([0-9]{1,2})\s*)?\))?")

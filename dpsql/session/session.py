@@ -133,10 +133,8 @@ class Session(AnalystSession):
             try:
                 for statement, bound in zip(statements, admitted, strict=True):
                     if any(before.keep or before.release for before in statements[: len(results)]):
-                        with before_payment():
-                            bound = line.admit(
-                                statement, line.reopen(cell)
-                            )  # the predicted results are replaced by the real ones
+                        with before_payment():  # the predicted results are replaced by the real ones
+                            bound = line.admit(statement, line.reopen(cell))
                     with line.drawing_release(statement, bound), noting(line, statement.source, bound):
                         results.append(self._answer_one(statement, bound, fresh, alone))
                     if isinstance(bound, Plan) and bound.draft is not None and statement.kind == "query":

@@ -256,9 +256,8 @@ def find_cap_change(exact: Exact, groups: int) -> CapChange | None:
     if total is None or each is None or total < 2:
         return None
     most = max(each, total // each)
-    free = (
-        most < total and caps.in_all is None
-    )  # an owner who gives a cap on all rows knows that units have so many
+    # an owner who gives a cap on all rows knows that units have so many
+    free = most < total and caps.in_all is None
     rows = most if free else total // 2
     loses = f"rows of one {unit} above {rows:,} in all are left out"
     return CapChange(f"max_rows_contributed = {rows}", total / rows, loses, free)

@@ -36,8 +36,16 @@ MAX_STEPS = 2**26
 _MARK = "dpsql_max_length"
 """The key in a node's ``meta`` of the length above which values become NULL, if the engine may have longer ones."""
 _WIDTHS = {
-    **{"NULL": 0, "BOOLEAN": 5, "INTEGER": 40, "DECIMAL": 41, "DOUBLE": 32},
-    **{"DATE": 24, "TIME": 24, "TIMESTAMP": 48, "INTERVAL": 96, "UUID": 36},
+    "NULL": 0,
+    "BOOLEAN": 5,
+    "INTEGER": 40,
+    "DECIMAL": 41,
+    "DOUBLE": 32,
+    "DATE": 24,
+    "TIME": 24,
+    "TIMESTAMP": 48,
+    "INTERVAL": 96,
+    "UUID": 36,
 }
 """Characters of a value written as text."""
 _SIZED = ("TEXT", "LIST")

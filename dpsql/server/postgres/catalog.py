@@ -57,8 +57,12 @@ _SCHEMAS = {11: "pg_catalog", 2200: PUBLIC, 13000: INFORMATION}
 _OURS, _PUBLIC_OID, _OWNER_OID, _DATABASE_OID, _ANALYST_OID = 11, 2200, 10, 16000, 16001
 _FIRST_OID = 1 << 24
 _ARROW = {
-    **{"i": pa.int64(), "t": pa.string(), "b": pa.bool_(), "d": pa.float64()},
-    **{"I": pa.list_(pa.int64()), "T": pa.list_(pa.string())},
+    "i": pa.int64(),
+    "t": pa.string(),
+    "b": pa.bool_(),
+    "d": pa.float64(),
+    "I": pa.list_(pa.int64()),
+    "T": pa.list_(pa.string()),
 }
 _WHERE = "table_catalog table_schema table_name"
 _ABOVE = "above the private part"
