@@ -211,8 +211,9 @@ class Finisher(sandbox.Idle):
         table = self.finish(sql, {}, public)
         if sql in self._kept or table.nbytes > _MAX_BYTES:
             return table
-        described = self.describe(sql, {}, public)
-        if all(_is_plain(own.type, kind) for own, (_, kind) in zip(table.schema, described, strict=True)):
+        other = {field.name for field in table.schema if not _is_plain(field.type)}  # a text may be a UUID
+        described = self.describe(sql, {}, public) if other else ()
+        if all(kind == "VARCHAR" for name, kind in described if name in other):
             single = table.num_rows == 1
             alike = [key for key, added in self._kept.items() if (added.num_rows == 1) == single]
             if len(alike) >= (_MAX_ROWS_OF_ONE if single else _MAX_TABLES):
@@ -385,9 +386,9 @@ def _connect(spill: str) -> _Connections:
     return _Connections(con, exact)
 
 
-def _is_plain(kind: pa.DataType, sql: str) -> bool:
-    """Return whether a column of an SQL type has this Arrow type from either connection; texts may be UUIDs."""
-    whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or sql == "VARCHAR"
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return whether columns of this Arrow type have it from either connection, whatever their SQL type."""
+    whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
     decimal = pa.types.is_decimal128(kind) and kind.scale > 0  # with scale 0 it may be a HUGEINT
     return bool(whole or decimal or kind in (pa.float64(), pa.date32()))
 
