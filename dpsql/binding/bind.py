@@ -411,7 +411,7 @@ def resolve_table_names(tree: exp.Expr, catalog: Catalog) -> None:
 
 
 def _around(node: exp.Expr) -> Iterator[exp.CTE]:
-    """Yield the CTEs that contain a node, whose names are undefined there."""
+    """Yield the CTEs around a node, from the innermost. Except in a recursive one, their names are not defined inside."""
     while (found := node.find_ancestor(exp.CTE)) is not None:
         node = found
         if not (found.parent is not None and found.parent.args.get("recursive")):

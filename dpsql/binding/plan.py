@@ -158,7 +158,7 @@ class PrivateBlock:
 
     @property
     def prepaid(self) -> bool:
-        """Whether it is already paid: a question to a threshold that DECLARE reserved."""
+        """Whether its cost was reserved earlier: it asks a threshold that DECLARE made."""
         return self.operator.prepaid
 
     def explain(self) -> tuple[str, ...]:

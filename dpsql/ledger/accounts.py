@@ -169,7 +169,7 @@ class Account:
 
     @property
     def limits(self) -> list[str]:
-        """The limits with sums: those that rule first."""
+        """The limits whose spending is known, those in force first."""
         return list(dict.fromkeys([*self._ruling(), *self._sums]))
 
     @property

@@ -652,7 +652,7 @@ class _Tree:
             self._add(private, sign, new, above, into)
 
     def _bent(self, node: exp.Expr, sign: int, factor: exp.Expr | None, above: _Above) -> FormNode:
-        """Return the form of ABS, GREATEST or LEAST, times its factor."""
+        """Return ABS, GREATEST or LEAST as a node of the statistic, multiplied by its public factor."""
         place = None
         if factor is not None or sign < 0:
             typed = NO_FACTOR if factor is None else _public(factor, self.names)

@@ -413,7 +413,10 @@ class PerBlockQuery:
     # -- a unit's own rows -------------------------------------------------------------------------------------
 
     def _meeting(self, node: exp.Expr, scope: dict[str, int]) -> int:
-        """Return the number of mentions of private rows that a query may join: they need not be linked by the unit here."""
+        """Return how many mentions of private rows may meet in a query's joins; in a UNION, the most of one branch.
+
+        Inside a block such rows may be joined without a condition on the unit.
+        """
         with_ = node.args.get("with_")
         for cte in with_.expressions if with_ is not None else ():
             inner = {**scope, fold(cte.alias): 1}  # if it is recursive

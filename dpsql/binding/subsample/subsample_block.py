@@ -377,7 +377,7 @@ class Subsample:
         return f"CAST({made} AS BIGINT)" if unit is not None and has_whole_unit(relation) else made
 
     def unit_of(self, bound: From) -> tuple[str, str]:
-        """Return the key of the units of a FROM, and the source to read them from."""
+        """Return the SQL that identifies the privacy units of a FROM, and the rows to read them from."""
         return self.hashed(find_unit_holder(bound), bound.unit), bound.sql
 
     def turns(self, source: Source, relation: Relation, unit: exp.Expr | None) -> Source:

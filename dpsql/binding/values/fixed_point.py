@@ -473,7 +473,7 @@ def unify_zeros(typed: Typed) -> Typed:
 
 
 def make_canonical(typed: Typed, place: exp.Expr) -> exp.Expr:
-    """Return a value for an aggregate that chooses one of its rows: equal values must look alike.
+    """Return a value for an aggregate that chooses one of its rows: equal values must be written alike.
 
     Raises:
         PrivacyError: the value is an interval or contains floats, and others' rows determine which one comes first.
