@@ -16,8 +16,11 @@ from tests.support.served import SECRET, ServerProcess, make_token
 
 OTHER = "bobbington"
 """Another analyst of the servers that are attacked."""
-MODULE = re.compile(r"(?:[a-z_]{4,}|pld|why)\.py")
-"""A module's file; what is shorter than any of ours, random bytes may spell."""
+MODULE = re.compile(r"\.py(?:(?<=[a-z_]{4}\.py)|(?<=pld\.py)|(?<=why\.py))")
+"""A module's file; what is shorter than any of ours, random bytes may spell.
+
+It looks back from the dot, since a search for letters takes hours in a reply with megabytes of them.
+"""
 
 
 class HostileClient:

@@ -1,18 +1,22 @@
 """Hostile messages of Flight SQL: no reply says more than it should, and nothing ends the server or fills its memory.
 
-The short form sends 3,000 of them; ``-m stochastic`` sends 100,000.
+Every answer that a client got is in the ledger, and every charge is settled.
+The short form sends 1,000 messages; ``-m stochastic`` sends 100,000.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
+from dpsql.ledger.ledger import Ledger
 from dpsql.server.flight_sql.messages import MESSAGES, make_message, pack_message
 from dpsql.server.flight_sql.service import ACTIONS
 from tests.support.flight_sql_client import BareFlightSql, write_basic
@@ -42,6 +46,7 @@ NAMES = [
     "main",
     "x" * 50_000,
 ]
+PAID = [f"SELECT COUNT(*) AS n FROM visits WHERE cost > {number}" for number in range(400)]
 QUERIES = ("CommandStatementQuery", "CommandPreparedStatementQuery")
 PATH = b"/arrow.flight.protocol.FlightService/"
 VALUES: list[pa.Array] = [
@@ -73,16 +78,19 @@ class Attacker(HostileFlightClient):
 
     def __init__(self, server: ServerProcess, seed: int) -> None:
         super().__init__(server, seed)
+        self.answered: set[int] = set()
+        """The ledger's numbers of the answers that came."""
         self.good = BareFlightSql.with_token(server.url, self.token)
         self.client = self.good.flight
         self.handles = [
-            self.good.prepare(text).prepared_statement_handle for text in TEXTS[:1] + TEXTS[10:12]
+            self.good.prepare(text).prepared_statement_handle for text in TEXTS[:1] + TEXTS[10:12] + PAID[:1]
         ]
         theirs = BareFlightSql.with_token(server.url, make_token(server.policy, OTHER))
         self.handles += [theirs.prepare("SELECT 1 AS a").prepared_statement_handle]
         theirs.close()
         self.kinds = [
-            *[self.command] * 5, *[self.ticket] * 5, *[self.action] * 5, *[self.put] * 3, self.raw_put, self.raw,
+            *[self.command] * 5, *[self.ticket] * 5, *[self.action] * 5, *[self.question] * 4, *[self.put] * 3,
+            self.raw_put, self.raw, self.session_option,
         ]  # fmt: skip
 
     def options(self) -> flight.FlightCallOptions:
@@ -99,7 +107,7 @@ class Attacker(HostileFlightClient):
         kind = field.partition(":")[2].partition("=")[0].rstrip("?")
         repeated, plain = kind.endswith("*"), kind.rstrip("*")
         made = {
-            "string": lambda: self.rng.choice(TEXTS if "query" in field else NAMES),
+            "string": lambda: self.rng.choice(self.rng.choice([TEXTS, PAID]) if "query" in field else NAMES),
             "bytes": lambda: self.rng.choice(
                 [*self.handles, b"", self.rng.randbytes(40), b"\xff" * 3000, *map(self.change, self.handles)]
             ),
@@ -151,9 +159,35 @@ class Attacker(HostileFlightClient):
         return [found.schema, getattr(found, "endpoints", None)]
 
     def ticket(self) -> Any:
-        return self.client.do_get(
-            flight.Ticket(self.message("TicketStatementQuery")), self.options()
-        ).read_all()
+        return self.fetch(self.message("TicketStatementQuery"))
+
+    def fetch(self, ticket: bytes) -> pa.Table:
+        """Return the rows of a ticket, and note the ledger's number of a paid answer."""
+        table = self.client.do_get(flight.Ticket(ticket), self.options()).read_all()
+        number = (table.schema.metadata or {}).get(b"dpsql.statement_id")
+        if number is not None:
+            self.answered.add(int(number))
+        return table
+
+    def question(self) -> Any:
+        """Ask a statement as a good client does, or change its ticket."""
+        command = pack_message("CommandStatementQuery", query=self.rng.choice(PAID))
+        info = self.client.get_flight_info(flight.FlightDescriptor.for_command(command), self.options())
+        ticket = info.endpoints[0].ticket.ticket
+        return self.fetch(ticket if self.rng.random() < 0.7 else self.change(ticket))
+
+    def session_option(self) -> Any:
+        """Send a message of Flight itself, which is in no envelope."""
+        value = make_message("SessionOptionValue", string_value=self.rng.choice(NAMES))
+        options = [
+            make_message("SessionOption", key=self.rng.choice(["catalog", "schema", *NAMES]), value=value)
+            for _ in range(self.rng.choice([0, 1, 2, 500]))
+        ]
+        body = make_message("SessionOptions", session_options=options).SerializeToString()
+        cut = body if self.rng.random() < 0.5 else self.change(body + b"\n")
+        kind = self.rng.choice(["SetSessionOptions"] * 3 + ["GetSessionOptions", "CloseSession"])
+        results = self.client.do_action(flight.Action(kind, cut), self.options())
+        return b"".join(result.body.to_pybytes() for result in results)
 
     def action(self) -> Any:
         kind, body = self.rng.choice(list(ACTIONS)), self.message()
@@ -191,7 +225,7 @@ class Attacker(HostileFlightClient):
         ticket = self.good.info(
             "CommandPreparedStatementQuery", prepared_statement_handle=handle.prepared_statement_handle
         )
-        return self.client.do_get(ticket.endpoints[0].ticket, self.options()).read_all()
+        return self.fetch(ticket.endpoints[0].ticket.ticket)
 
     def raw_put(self) -> Any:
         """Send a wrong schema, as bytes that pyarrow would not write."""
@@ -214,12 +248,11 @@ class Attacker(HostileFlightClient):
         return request(self.port, PATH + method, headers, body)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    folder = tmp_path_factory.mktemp("clinic")
-    write_data(folder)
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    write_data(tmp_path)
     limits = "answer_times = []\nmax_requests_per_minute = 100000000\nmax_statement_bytes = 20000"
-    with ServerProcess(write_policy(folder, {"ada": 900, OTHER: 1}, limits)) as running:
+    with ServerProcess(write_policy(tmp_path, {"ada": 900, OTHER: 1}, limits)) as running:
         yield running
 
 
@@ -232,6 +265,21 @@ def test_hostile_messages(server: ServerProcess, count: int) -> None:
     places = {line["why"] for line in server.events if line["event"] == "failure"}
     assert not places, "what nobody foresaw"
     assert attackers[0].good.sql("SELECT 1 AS x").to_pylist() == [{"x": 1}]
+    server.stop()
+    with Ledger.read(str(server.policy) + ".ledger") as ledger:
+        entries = [entry for entry in ledger.entries() if entry.outcome != "refused"]
+        spent = ledger.state().spent_epsilon
+    answered = set[int]().union(*(attacker.answered for attacker in attackers))
+    released = {entry.statement_id for entry in entries if entry.outcome == "released"}
+    assert answered
+    assert answered <= released, "every answer that came is paid"
+    assert len(released) == len(entries) == len({entry.text for entry in entries}), (
+        "nothing is lost, or paid twice"
+    )
+    assert spent == sum((entry.event.basic[0] for entry in entries if entry.event is not None), Fraction(0))
+    print(
+        f"\n{sum(attacker.sent for attacker in attackers):,} sent, {len(released)} paid, {len(answered)} came"
+    )
 
 
 def test_the_words_that_are_looked_for_would_be_found(server: ServerProcess) -> None:
