@@ -297,10 +297,6 @@ class RemoteSession(AnalystSession):
     def answer(self, question: Question, fresh: bool = False) -> list[Result]:
         if may_keep(str(question.text)):
             self._schema = None
-        if question.synthetic:
-            return self._ask(
-                "synthesise", {**write_question(question), "rows": question.rows, "fresh": fresh}
-            ).results
         return self._ask("run", {**write_question(question), "fresh": fresh}).results
 
     def plan(self) -> RemotePlan:

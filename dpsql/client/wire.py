@@ -499,7 +499,7 @@ def _check_date(value: datetime.date, kind: type[datetime.date]) -> str:
 
 
 def write_question(question: Question) -> dict[str, Any]:
-    """Return a cell's text, parameters by name and epsilon as JSON values.
+    """Return a cell's text, parameters by name, epsilon, and whether it asks for synthetic rows, as JSON values.
 
     Raises:
         BindError: the parameters don't fit the text.
@@ -508,7 +508,8 @@ def write_question(question: Question) -> dict[str, Any]:
     params = None if question.params is None else write_params(named)
     epsilon = question.epsilon
     amount = {"fraction": str(epsilon)} if isinstance(epsilon, Fraction) else epsilon
-    return {"text": text, "params": params, "epsilon": amount}
+    synthetic = {"synthetic": True, "rows": question.rows} if question.synthetic else {}
+    return {"text": text, "params": params, "epsilon": amount, **synthetic}
 
 
 def read_amount(body: object) -> str | Fraction | None:

@@ -170,8 +170,6 @@ def conceal_paths(text: str, paths: Iterable[str]) -> str | None:
     return None if re.search(r"[\w.-]*[/\\][\w.-]+", text) else text
 
 
-PIECE = 8 << 20
-"""Bytes of a release in one message."""
 MAX_CALLS = 100_000
 """Most calls of one request."""
 MAX_WRITES = 5000
@@ -217,7 +215,6 @@ class LedgerService:
         self._open: dict[int, Ticket] = {}
         self._own = OwnStatements(ledger)
         self._figures = _FigureCache(ledger)
-        self._sending = b""
         self._told_state: tuple[int, BudgetState] | None = None
         self._untold: list[tuple[int, str, str]] = []
         self._unkept: list[Callable[[], None]] = []
@@ -225,9 +222,7 @@ class LedgerService:
 
     def begin(self) -> None:
         """Begin a request, and reset its counts."""
-        self._overflown = False
         self._calls = self._writes = 0
-        self._parts: list[bytes] = []
 
     def call(self, method: str, head: dict[str, Any], payload: bytes, may_pay: bool) -> Message:
         """Answer one call of :class:`~dpsql.server.worker.LedgerProxy`; :meth:`finish_call` follows. Never raises.
@@ -326,24 +321,10 @@ class LedgerService:
         state = self.ledger.state()
         return _answer(state=write_record(state), left=state.sentence)
 
-    def _part(self, payload: bytes) -> Message:
-        """Take a piece of the content that the next settlement stores."""
-        self._overflown = self._overflown or sum(map(len, self._parts)) + len(payload) > self._most
-        if not self._overflown:
-            self._parts.append(payload)
-        return _answer()
-
-    def _take_parts(self, payload: bytes) -> bytes | None:
-        """Return a content that came in pieces, with the last one; None if it was too long."""
-        parts, self._parts = self._parts, []
-        overflown, self._overflown = self._overflown, False
-        return None if overflown else b"".join([*parts, payload])
-
     def _read_kept(self, kept: object, payload: bytes) -> KeptReleases:
-        content = self._take_parts(payload)
-        if content is None or len(content) > self._most:
+        if len(payload) > self._most:
             return KeptReleases()  # its blocks are asked and paid again
-        pieces = cut_pieces(kept, content)
+        pieces = cut_pieces(kept, payload)
         releases, questions, events = {}, {}, {}
         for item, piece in pieces:
             key = read_key(item[0])
@@ -385,26 +366,19 @@ class LedgerService:
     def _replay(self, key: str) -> Message:
         """Send a stored release, without time and statement if another analyst paid for it."""
         found = self.ledger.replay(key)
-        self._sending = b""
         if found is None:
             gone = self.ledger.find_dropped(key)
             mine = gone is not None and gone.analyst == self.ledger.analyst
             return _answer(found=None, dropped=None if gone is None else gone.when if mine else "")
         mine = found.analyst == self.ledger.analyst
-        self._sending = found.release
         about = {
             "when": found.when if mine else "",
             "statement_id": found.statement_id if mine else None,
             "event": found.event.to_json(),
             "debit": write_as(Event | None, found.debit),
-            "size": len(found.release),
             "left": self._find_state().sentence,
         }
-        return Message({"kind": "answer", "found": about}, found.release[:PIECE])
-
-    def _more(self, start: int) -> Message:
-        """Send a further piece of the last release."""
-        return Message({"kind": "answer"}, self._sending[start : start + PIECE] if start >= 0 else b"")
+        return Message({"kind": "answer", "found": about}, found.release)
 
     def _asked(self, question: str) -> Message:
         """Send the analyst's own last statement of a question, with its blocks."""
@@ -421,12 +395,11 @@ class LedgerService:
     ) -> Message:
         """Store a release, or drop it if there are no ``kept`` sizes of its definition and its answer."""
         self._count_write()
-        content = self._take_parts(payload)
-        if content is None or len(content) > self._most:
+        if len(payload) > self._most:
             raise LedgerError("The answer is larger than the owner allows.", hint="aggregate it further.")
         contents = None
         if kept is not None:
-            pieces = [piece for _, piece in cut_pieces(kept, content)]
+            pieces = [piece for _, piece in cut_pieces(kept, payload)]
             if len(pieces) != 2 or len(pieces[0]) > MAX_QUESTION_BYTES:
                 raise WireError("a message has no valid release.")
             contents = pieces[0], pieces[1]
@@ -437,12 +410,13 @@ class LedgerService:
         return _answer(names=self.ledger.list_releases())
 
     def _release(self, name: str) -> Message:
-        """Send the first piece of a release's definition and answer, and their sizes."""
+        """Send a release's definition and answer, and their sizes."""
         found = self.ledger.find_release(name)
-        self._sending = b"" if found is None else found.definition + found.answer
-        sizes = None if found is None else [len(found.definition), len(found.answer)]
-        when = "" if found is None else found.when
-        return Message({"kind": "answer", "sizes": sizes, "when": when}, self._sending[:PIECE])
+        if found is None:
+            return _answer(sizes=None)
+        sizes = [len(found.definition), len(found.answer)]
+        content = found.definition + found.answer
+        return Message({"kind": "answer", "sizes": sizes, "when": found.when}, content)
 
     # -- the budget left and past statements ----------------------------------------------------------------------
 
@@ -529,7 +503,7 @@ _FIELDS |= {
 }
 """Reads the arguments of calls, which a worker under an attacker's control may have made."""
 _NAMES = (
-    "reserve debit progress settle part refuse replay more asked terms state excess count entries tabulate "
+    "reserve debit progress settle refuse replay asked terms state excess count entries tabulate "
     "publish releases release"
 )
 _Call = tuple[Callable[..., Message], list[tuple[str, bool]]]

@@ -107,10 +107,7 @@ class _Memory:
         self.kept.pop(name.lower(), None)  # it must follow the kept results that it reads
         if question is None:
             return
-        line = {"kept": name, "content": content, **write_question(question)}
-        if question.synthetic:
-            line |= {"synthetic": True, "rows": question.rows}
-        written = json.dumps(line).encode()
+        written = json.dumps({"kept": name, "content": content, **write_question(question)}).encode()
         if len(written) <= MAX_JOURNAL_LINE and len(self.kept) < MAX_JOURNAL:
             self.kept[name.lower()] = written
 
@@ -202,18 +199,8 @@ def _run(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
     yield from _send_results(session, memory, results, cell)
 
 
-def _synthesise(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    """Yield synthetic rows."""
-    question = replace(_read_question(head), synthetic=True, rows=head.get("rows"))
-    (result,) = session.answer(question, get_field(head, "fresh", bool, False))
-    (statement,) = parse(question.text, question.params)
-    if statement.keep:
-        memory.note_kept(statement.keep, session.kept.get(statement.keep.lower(), ""), question)
-    yield from _send(memory, result, question, statement.keep)
-
-
 def _read_question(head: Head) -> Question:
-    """Return the text, parameters and ε of a statement's message."""
+    """Return the cell of a statement's message."""
     text, params = get_field(head, "text", str), read_params(head.get("params"))
     if head.get("bound") is not None:
         text, params = match_parameters(text, read_params(head["bound"]) or {})
@@ -222,14 +209,15 @@ def _read_question(head: Head) -> Question:
             if isinstance(item, str | bytes) and len(item) > MAX_PARAMETER:
                 what = "characters" if isinstance(item, str) else "bytes"
                 raise BindError(f"${name} has {len(item):,} {what}; the server takes {MAX_PARAMETER:,}.")
-    return Question(text, params, read_amount(head.get("epsilon")))
+    synthetic = get_field(head, "synthetic", bool, False)
+    return Question(text, params, read_amount(head.get("epsilon")), synthetic, head.get("rows"))
 
 
 def _send_results(
     session: Session, memory: _Memory, results: Sequence[Result], cell: Question
 ) -> Iterator[Message]:
     """Yield the messages of a cell's results, and remember their questions."""
-    if len(results) == 1 and ";" not in cell.text and not may_keep(cell.text):
+    if len(results) == 1 and not cell.synthetic and ";" not in cell.text and not may_keep(cell.text):
         yield from _send(memory, results[0], cell)
         return
     statements = parse(cell.text, cell.params) if results else []
@@ -374,7 +362,7 @@ def _postgres_describe(session: Session, memory: _Memory, head: Head) -> Iterato
     yield from describe_postgres(session, head)
 
 
-_STATEMENTS = (_run, _plan, _synthesise, _describe, _postgres_run, _postgres_describe)
+_STATEMENTS = (_run, _plan, _describe, _postgres_run, _postgres_describe)
 _OTHERS = (_schemas, _ledger, _tables, _check_name, _keep, _plot)
 _OPERATIONS: dict[str, Callable[[Session, _Memory, Head], Iterator[Message]]] = {
     perform.__name__.removeprefix("_"): perform for perform in (*_STATEMENTS, *_OTHERS)
@@ -416,8 +404,7 @@ def restore_session(session: Session, journal: Iterable[bytes]) -> None:
 def _restore(session: Session, body: Head) -> bool:
     """Make one kept result again; return False if that would cost, fails, or gives other rows."""
     name = str(body["kept"])
-    synthetic = bool(body.get("synthetic")), body.get("rows")
-    question = Question(body["text"], read_params(body["params"]), read_amount(body["epsilon"]), *synthetic)
+    question = _read_question(body)
     try:
         result = session.answer(question)[-1]
         session.keep(name, result)

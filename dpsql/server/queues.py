@@ -23,6 +23,7 @@ from dpsql.errors import Error, Interrupted
 from dpsql.late_dataclass import dataclass
 from dpsql.ledger.store import ReplacedLedgerError
 from dpsql.server.calls import STOP_SECONDS, STOPPED_FREE, AnalystCall, AnswerTimes, WorkerEnded
+from dpsql.server.frames import MAX_FRAME
 from dpsql.server.lapses import MAX_WAITING, Refused, RequestLimits, RequestRate
 from dpsql.server.ledger_service import RESTART, LedgerService
 
@@ -400,7 +401,7 @@ class AnalystQueue:
                 self._log.write("no worker", analyst=self.analyst, policy=edition.name, why=error.message)
                 raise Refused("the server can't open the data now; tell the owner.") from None
             own = edition.ledger.for_analyst(self.analyst)
-            largest = edition.policy.server.max_result_bytes
+            largest = min(edition.policy.server.max_result_bytes, MAX_FRAME // 2)
             self._service = LedgerService(own, largest, self._report, self._tell_charge)
             self._worker, self._used = worker, edition
         return self._worker, self._service

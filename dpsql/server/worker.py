@@ -62,8 +62,6 @@ if TYPE_CHECKING:
 Ask = Callable[[dict[str, Any], bytes], Message]
 """Sends one call to the front and returns its answer. The head has the method and its arguments."""
 
-_PIECE = 8 << 20
-
 
 class LedgerProxy(Ledger):
     """The ledger of one analyst in a worker, which asks the front: the analyst's own statements, and totals of others.
@@ -154,21 +152,13 @@ class LedgerProxy(Ledger):
             (key, len(release), kept.events.get(key)) for key, release in kept.releases.items()
         ]
         sizes += [(question, len(items)) for question, items in kept.questions.items()]
-        content = self._send_parts([*kept.releases.values(), *kept.questions.values()])
+        content = b"".join([*kept.releases.values(), *kept.questions.values()])
         number = ticket.statement_id
         answer = self._call("settle", content, statement_id=number, event=event, outcome=outcome, kept=sizes)
         if answer.head.get("promised"):
             self._deferred = number
         else:
             self._state = read_state(answer.head.get("state"))
-
-    def _send_parts(self, contents: Iterable[bytes]) -> bytes:
-        """Send the pieces of a long content, and return the last one."""
-        content = memoryview(b"".join(contents))
-        while len(content) > _PIECE:
-            self._call("part", bytes(content[:_PIECE]))
-            content = content[_PIECE:]
-        return bytes(content)
 
     def begin_settling(
         self, ticket: Ticket, event: Event, kept: KeptReleases | None, outcome: str
@@ -190,26 +180,16 @@ class LedgerProxy(Ledger):
         self._dropped = {} if found is not None else {key: answer.head.get("dropped")}
         if found is None:
             return None
-        content = self._read_rest(answer.payload, get_field(found, "size", int))
         self._left = get_field(found, "left", str, "") or None
         number, debit = found.get("statement_id"), found.get("debit")
         return StoredRelease(
-            content,
+            answer.payload,
             get_field(found, "when", str),
             number if isinstance(number, int) else None,
             read_as(Event, found.get("event")),
             key,
             debit=None if debit is None else read_as(Event, debit),
         )
-
-    def _read_rest(self, first: bytes, size: int) -> bytes:
-        """Return a content of so many bytes, of which the first piece is there."""
-        pieces = [first]
-        while (start := sum(map(len, pieces))) < size:
-            pieces.append(self._call("more", start=start).payload)
-            if not pieces[-1]:
-                raise LedgerError("A stored answer is incomplete.", hint="run the statement again.")
-        return b"".join(pieces)
 
     def find_dropped(self, key: str) -> Entry | None:
         """Return a statement that has only its time, and only if it was this analyst's own."""
@@ -232,7 +212,7 @@ class LedgerProxy(Ledger):
         self, name: str, text: str, contents: tuple[bytes, bytes] | None, over: str | None = None
     ) -> None:
         self.check_publisher()
-        content = self._send_parts(contents or ())
+        content = b"".join(contents or ())
         sizes = None if contents is None else [("", len(one)) for one in contents]
         self._call("publish", content, name=name, text=text, over=over, kept=sizes)
 
@@ -248,7 +228,7 @@ class LedgerProxy(Ledger):
         sizes = answer.head.get("sizes")
         if sizes is None:
             return None
-        definition, content = cut_bytes(sizes, self._read_rest(answer.payload, sum(sizes)))
+        definition, content = cut_bytes(sizes, answer.payload)
         return PublishedRelease(definition, content, get_field(answer.head, "when", str))
 
     # -- the budget left and past statements ----------------------------------------------------------------------

@@ -124,6 +124,21 @@ def test_prepares_and_explanations_spend_nothing(ada: RemoteSession) -> None:
     assert ada.budget() == before
 
 
+def test_synthetic_rows(ada: RemoteSession) -> None:
+    """The server pays for the marginals; without the extra it says what to install, and nothing is paid."""
+    before = ada.budget().spent_epsilon
+    text = "SELECT WITH DP OPTIONS (epsilon = 1) ward FROM visits"
+    try:
+        assert len(ada.synthesise(text, 50)) == 50
+    except Error as missing:
+        assert "pip install" in "".join(missing.lines())
+        assert ada.budget().spent_epsilon == before
+    else:
+        assert ada.budget().spent_epsilon == before + 1
+    with pytest.raises(dpsql.BindError, match="rows"):
+        ada.synthesise(text, -1)
+
+
 def test_what_an_analyst_sees_of_others(server: ServerProcess, ada: RemoteSession) -> None:
     with dpsql.connect(server.url, token=make_token(server.policy, "bob")) as bob:
         bob.sql("SELECT COUNT(*) AS bobs FROM visits WHERE day < 77")

@@ -28,7 +28,7 @@ from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import KINDS, Composed, DiscreteLaplace, Event, PureDP, SparseVector
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE, open_filter
 from dpsql.report.data import list_pictures
-from dpsql.server import ledger_service, worker
+from dpsql.server import ledger_service
 from dpsql.server.ledger_service import LedgerService, read_worker_event
 from dpsql.server.worker import LedgerProxy
 from tests.support import inside, near_ledger
@@ -209,14 +209,10 @@ def test_no_call_of_the_ledger_is_forgotten() -> None:
     assert "tabulate" in proxied
 
 
-def test_large_releases_travel_in_pieces_and_too_large_ones_are_not_kept(
-    near: NearLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(worker, "_PIECE", 1000)
-    monkeypatch.setattr(ledger_service, "PIECE", 700)
+def test_too_large_releases_are_not_kept(near: NearLedger) -> None:
     service = near.service("ada", largest=10_000)
     ledger = inside_proxy(near, service)
-    for size, kept in ((9_999, True), (10_001, False), (0, True), (1000, True), (1001, True)):
+    for size, kept in ((9_999, True), (10_001, False), (0, True)):
         release, key = os.urandom(size), f"{size:064x}"
         ledger.settle(
             ledger.reserve(HALF, "q"), HALF, KeptReleases({key: release}, {key: b"items"}), "released"
@@ -509,8 +505,8 @@ def test_no_hostile_call_changes_what_is_charged_to_others_or_raises(near: NearL
         {"method": "progress", "statement_id": 1, "event": HALF.to_json()},
         {"method": "settle", "statement_id": 2, "event": HALF.to_json(), "outcome": "released",
          "kept": [[KEY, 3, None], [KEY, 2]]},
-        {"method": "part"}, {"method": "refuse", "text": "q", "reason": "r", "event": HALF.to_json()},
-        {"method": "replay", "key": KEY}, {"method": "more", "start": 0}, {"method": "asked", "question": KEY},
+        {"method": "refuse", "text": "q", "reason": "r", "event": HALF.to_json()},
+        {"method": "replay", "key": KEY}, {"method": "asked", "question": KEY},
         {"method": "terms"},
         {"method": "state", "after": [HALF.to_json()], "debit": HALF.to_json()}, {"method": "excess", "after": [HALF.to_json()]},
         {"method": "count"}, {"method": "entries", "start": 0, "last": 3, "others": True},
@@ -699,9 +695,8 @@ def test_the_front_asks_for_the_right_whatever_the_worker_does(near: NearLedger)
     near.may_pay = False  # while a session is restored, or a statement is described
     assert isinstance(error_of(near.ask(ada, publish, b"{}abc")), Interrupted)
     near.may_pay = True
-    little = near.service("ada", largest=3)
-    near.ask(little, {"method": "part"}, b"x" * (2 << 20))
-    assert "larger than the owner allows" in error_of(near.ask(little, publish, b"{}abc")).message
+    large = error_of(near.ask(near.service("ada", largest=3), publish, b"x" * (2 << 20)))
+    assert "larger than the owner allows" in large.message
     assert near.ask(bob, {"method": "releases"}).head["names"] == []
     near.ask(ada, publish, b"{}abc")
     found = near.ask(bob, {"method": "release", "name": "daily"})
