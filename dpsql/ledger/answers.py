@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from dpsql.privacy.events import Event
 from dpsql.privacy.records import Entry, format_local_time
 
 _PIECE = 1 << 24
+_MOST_KEYS = 500
+"""The most keys that one query names."""
 ASKED = "asked "
 """Prefix of the key of a question's subject, which explains later why an answer is not stored; no charge depends on it."""
 DEBITED = "debited "
@@ -158,9 +160,19 @@ class AnswerStore:
 
     def get(self, key: str) -> tuple[int, bytes | None] | None:
         """Return the statement and the bytes of a key; the bytes of a dropped answer are None."""
-        for statement, release in self._select("statement, release FROM answers WHERE key = ?", key):
-            return statement, None if release is None else bytes(release)
-        return None
+        return self.get_all([key]).get(key)
+
+    def get_all(self, keys: Sequence[str]) -> dict[str, tuple[int, bytes | None]]:
+        """Return the statements and the bytes of the keys that have any."""
+        found: dict[str, tuple[int, bytes | None]] = {}
+        for start in range(0, len(keys), _MOST_KEYS):
+            some = keys[start : start + _MOST_KEYS]
+            marks = ", ".join("?" * len(some))
+            for key, number, release in self._select(
+                f"key, statement, release FROM answers WHERE key IN ({marks})", *some
+            ):
+                found[key] = number, None if release is None else bytes(release)
+        return found
 
     def _select(self, query: str, *values: str) -> list[Any]:
         """Return the rows of a query; none without a file."""

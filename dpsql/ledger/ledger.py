@@ -11,7 +11,7 @@ A stored answer is free, or debited to the analyst's own share, as the owner's p
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import field, replace
 from datetime import timedelta
@@ -513,16 +513,22 @@ class Ledger:
 
         It is free, or has the debit to this analyst's share that must be charged first. LedgerError if it was changed.
         """
+        return self.replay_all([key]).get(key)
+
+    def replay_all(self, keys: Sequence[str]) -> dict[str, StoredRelease]:
+        """Return the releases that were paid for under some of these keys, as :meth:`replay` does."""
         with self._book.reading():
-            found = self._book.answers.get(key)
-            if found is None or found[1] is None:
-                return None
-            entry = self._book.find_entry(found[0])
-            stored = check_release(entry, key, found[1])
-            due = self.debits_shares and entry is not None and entry.analyst != self.analyst
-            if not due or self._has_debited(key, stored.release):
-                return stored
-            return replace(stored, debit=stored.event)
+            found = self._book.answers.get_all(keys)
+            entries = self._book.find_entries({number for number, held in found.values() if held is not None})
+            stored = {
+                key: check_release(entries[number], key, held)
+                for key, (number, held) in found.items()
+                if held is not None
+            }
+            for key, one in stored.items() if self.debits_shares else ():
+                if one.analyst != self.analyst and not self._has_debited(key, one.release):
+                    stored[key] = replace(one, debit=one.event)
+            return stored
 
     @property
     def holds_whole_statements(self) -> bool:

@@ -283,18 +283,28 @@ class LedgerStore:
             return log_file.read_hashes(connection, seq)
 
     def find_entry(self, number: int) -> Entry | None:
-        """Return one statement; None if there is no such number. Answered ones are cached, since no row is added to them."""
+        """Return one statement; None if there is no such number."""
+        return self.find_entries([number])[number]
+
+    def find_entries(self, numbers: Iterable[int]) -> dict[int, Entry | None]:
+        """Return statements by number; None if there is no such number.
+
+        Answered ones are cached, since no row is added to them.
+        """
+        found: dict[int, Entry | None] = {}
         with self.reading() as connection:
             forgotten = self.account.forgotten
-            known = self._answered.get(number)
-            if known is not None and known[0] == forgotten:
-                return known[1]
-            found = read_one_entry(connection, number, forgotten)
-            if found is not None and found.outcome == "released":
-                if len(self._answered) >= _CACHED:
-                    self._answered.clear()
-                self._answered[number] = forgotten, found
-            return found
+            for number in numbers:
+                known = self._answered.get(number)
+                if known is not None and known[0] == forgotten:
+                    found[number] = known[1]
+                    continue
+                entry = found[number] = read_one_entry(connection, number, forgotten)
+                if entry is not None and entry.outcome == "released":
+                    if len(self._answered) >= _CACHED:
+                        self._answered.clear()
+                    self._answered[number] = forgotten, entry
+        return found
 
     def entries(self, first: int, last: int) -> Iterator[Entry]:
         """Yield the statements from number ``first`` to ``last``, each page as it is when it is read."""

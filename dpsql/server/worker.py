@@ -21,7 +21,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
@@ -190,6 +190,17 @@ class LedgerProxy(Ledger):
             key,
             debit=None if debit is None else read_as(Event, debit),
         )
+
+    def replay_all(self, keys: Sequence[str]) -> dict[str, StoredRelease]:
+        found: dict[str, StoredRelease] = {}
+        dropped: dict[str, str | None] = {}
+        for key in keys:
+            stored = self.replay(key)
+            dropped |= self._dropped
+            if stored is not None:
+                found[key] = stored
+        self._dropped = dropped
+        return found
 
     def find_dropped(self, key: str) -> Entry | None:
         """Return a statement that has only its time, and only if it was this analyst's own."""

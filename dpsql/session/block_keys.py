@@ -161,27 +161,34 @@ class BlockKeys:
             known = self._keys[at] = (shape, made)
         return known[1]
 
-    def part_key(
+    def list_part_keys(
         self,
         shape: BlockShape,
-        contents: Iterable[str],
-        scans: Iterable[tuple[str, Days, int]],
-        periods: Days,
-    ) -> str:
-        """Return the key of a block's part of some periods. It has the data versions of the tables whose rows may still change.
+        contents: Sequence[str],
+        scans: Sequence[tuple[str, Days, int]],
+        parts: Iterable[Days],
+    ) -> list[str]:
+        """Return the keys of a block's parts. Each has the data versions of the tables whose rows may still change.
 
         Args:
             shape: of the block over other, fixed days.
             contents: of its public relations.
-            scans: those of :class:`~dpsql.binding.plan.PeriodParts`, of which the key has the days within the periods.
+            scans: those of :class:`~dpsql.binding.plan.PeriodParts`, of which a key has the days within its part's periods.
+            parts: the periods of each part.
         """
-        read = [(holder, intersect(days, periods), closed) for holder, days, closed in scans]
-        still = {holder for holder, days, closed in read if days and days[-1][1] > closed}
-        items = self._drop_versions(shape.items, {holder for holder, _, _ in read} - still)
-        days = [(holder, days) for holder, days, _ in read]
-        return _digest(
-            f"{_FORM} part", shape.text, self._zone, repr(sorted(items.items())), repr(days), *contents
-        )
+        keys, begun = [], {}
+        for periods in parts:
+            read = [(holder, intersect(days, periods), closed) for holder, days, closed in scans]
+            done = {holder for holder, _, _ in read}
+            done -= {holder for holder, days, closed in read if days and days[-1][1] > closed}
+            first = begun.get(frozenset(done))
+            if first is None:
+                items = self._drop_versions(shape.items, done)
+                held = repr(sorted(items.items()))
+                first = begun[frozenset(done)] = _hash(f"{_FORM} part", shape.text, self._zone, held)
+            days = [(holder, days) for holder, days, _ in read]
+            keys.append(_hash(repr(days), *contents, after=first).hexdigest())
+        return keys
 
     def _drop_versions(self, items: Mapping[str, str], closed: Collection[str]) -> dict[str, str]:
         """Return the inputs without the data versions of the tables whose periods the ``closed`` ones declare."""
@@ -404,8 +411,13 @@ def _sorts(kind: pa.DataType) -> bool:
 
 
 def _digest(*parts: str) -> str:
-    found = hashlib.sha256()
+    return _hash(*parts).hexdigest()
+
+
+def _hash(*parts: str, after: hashlib._Hash | None = None) -> hashlib._Hash:
+    """Return the hash of texts, after those of another hash."""
+    found = hashlib.sha256() if after is None else after.copy()
     for part in parts:
         held = part.encode(errors="surrogatepass")
         found.update(len(held).to_bytes(8, "big") + held)
-    return found.hexdigest()
+    return found

@@ -413,13 +413,16 @@ class StoredBlocks:
         if model is None or parts is None or item.shape is None:
             return False
         shape, found = replace(model, columns=item.shape.columns), []
-        for periods in parts.list_parts():
-            key = self.keys.part_key(shape, item.contents, parts.scans, periods)
-            part = RequestedBlock(item.block, shape, key, item.contents, item.lent, periods=periods)
+        divided = parts.list_parts()
+        keys = self.keys.list_part_keys(shape, item.contents, parts.scans, divided)
+        stored = {} if fresh else self.ledger.replay_all([key for key in keys if key not in first])
+        for key, periods in zip(keys, divided, strict=True):
+            part = RequestedBlock(
+                item.block, shape, key, item.contents, item.lent, stored.get(key), periods=periods
+            )
             part.same = first.get(key)
-            if part.same is None and not fresh:
-                part.stored = self.ledger.replay(key)
-                gone = self.ledger.find_dropped(key) if part.stored is None else None
+            if part.same is None and part.stored is None and not fresh:
+                gone = self.ledger.find_dropped(key)
                 part.dropped = "" if gone is None else gone.when_text
             part.confidence = item.confidence
             found.append(part)

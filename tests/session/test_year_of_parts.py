@@ -153,8 +153,8 @@ def test_a_month_of_mornings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("accountant", ACCOUNTANTS)
 def test_a_year_of_mornings(accountant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some months under the first accountant, of which DPSQL_NIGHTS=366 makes a year; two under the others."""
-    nights = int(os.environ.get("DPSQL_NIGHTS", "70")) if accountant == next(iter(ACCOUNTANTS)) else 35
+    """Some months under the first accountant and two under the others; DPSQL_NIGHTS=366 makes a year of each."""
+    nights = int(os.environ.get("DPSQL_NIGHTS", "70" if accountant == next(iter(ACCOUNTANTS)) else "35"))
     found = simulate(nights, accountant, STATEMENTS, monkeypatch)
     last_month = (FIRST + datetime.timedelta(days=nights)).replace(day=1).toordinal()
     for day, lost in found.items():  # the statements of whole months come a month later
