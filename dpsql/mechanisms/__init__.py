@@ -2,8 +2,8 @@
 
 base.py                 the contract of an operator
 queries.py              queries as values, and the printer of their text
-aggregation.py          noisy aggregates of groups
-per_group.py            noise per group, and the choice of private groups
+aggregation.py          noisy aggregates of groups; as much noise as an error allows
+per_group.py            noise per group, and the choice of private groups, also under one Rényi order
 moments.py              formulas over noisy moments, and their expected errors
 histograms.py           statistics of exact histograms
 quantiles.py            quantiles by the exponential mechanism
@@ -18,8 +18,6 @@ marginals.py            marginals by ResidualPlanner; one Gaussian calibration f
 consistency.py          cells that add up
 ordered_noise.py        trees and square-root noise for ordered groups
 window_widths.py        half widths of sums over neighbouring groups
-noise_reduction.py      as much noise as an error allows
-renyi_selection.py      private groups under one Rényi order
 inverse_sensitivity.py  the inverse sensitivity mechanism
 fast/                   quicker routes to the same exact numbers
 ptr/                    propose, test, release

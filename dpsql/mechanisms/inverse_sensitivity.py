@@ -18,7 +18,7 @@ between M(k - 1) and M(k) form one run, so the work grows with k and the distinc
 *IQR.* ``x(u) - x(l)``, l = ceil(n/4), u = ceil(3n/4), 0 of fewer than two rows; x(i) is ``low`` for i < 1, ``high`` for
 i > n. Let ``net`` be the net number of added rows, l' and u' the ranks among n + net rows, and U = u' - net. The tables
 k edits away reach outwards exactly the windows [x(l' - a), x(U + b)] with a + b = e = floor((k + net) / 2): e rows are
-added outside the ends, and e - net removed from between, if e is larger (:mod:`dpsql.mechanisms.ptr.iqr_scale`). They
+added outside the ends, and e - net removed from between, if e is larger (:mod:`dpsql.mechanisms.ptr.ptr_statistics`). They
 span ``u' - l' - net + e`` ranks from l' - e or later. With net + 4 for net, l' grows by 1, u' by 3 and e by 2: the
 windows span as many ranks, and begin from one rank earlier to one rank later. So only the four greatest net up to k
 matter. Inwards the windows are [x(l' + a), x(U - c)] with a + c = floor((k - net) / 2), and the four least net suffice.
@@ -64,8 +64,8 @@ from dpsql.mechanisms.aggregation import Answered, Group, Part
 from dpsql.mechanisms.base import ErrorBasis, ExpectedError
 from dpsql.mechanisms.histograms import SteppedPart
 from dpsql.mechanisms.per_group import LaplaceNoise
-from dpsql.mechanisms.ptr import iqr_scale, ptr_statistics
-from dpsql.mechanisms.ptr.iqr_scale import find_quartile_ranks
+from dpsql.mechanisms.ptr import ptr_statistics
+from dpsql.mechanisms.ptr.ptr_statistics import find_quartile_ranks
 from dpsql.mechanisms.ptr.stability_test import make_stability_test
 from dpsql.mechanisms.quantiles import RANK_CONFIDENCE, Quantiles
 from dpsql.mechanisms.selection.exponential import MostFrequent
@@ -480,14 +480,14 @@ def _test_spread(
     half = part.epsilon * _PTR_SHARE
     edits = _count_edits(half / part.groups, delta / part.groups, part.rows)
     noise = LaplaceNoise(half, ptr_statistics.iqr_sensitivity(), part.groups)
-    reach = noise.half_width(confidence) / iqr_scale.LOG_GRID
+    reach = noise.half_width(confidence) / ptr_statistics.LOG_GRID
     spread = float((part.high - part.low) / part.steps) / 2
     found: list[float | None] = []
     for n in rows:
-        if n < iqr_scale.count_rows_needed(iqr_scale.BASES[1], edits):
+        if n < ptr_statistics.count_rows_needed(ptr_statistics.BASES[1], edits):
             found.append(None)
             continue
-        log = reach * math.log(iqr_scale.choose_base(n, edits))
+        log = reach * math.log(ptr_statistics.choose_base(n, edits))
         found.append(min(math.expm1(min(log, 700.0)), 1.0) * spread)
     return tuple(found)
 

@@ -671,7 +671,7 @@ def find_rest(delta: Fraction, aside: Fraction) -> Fraction:
 class RenyiSelection(Event):
     """Groups chosen by one table of probabilities: the ``groups`` decisions about one unit are accounted together.
 
-    By :mod:`dpsql.mechanisms.renyi_selection`, outside a probability ``aside`` of revealing everything, the Rényi divergence of
+    By :mod:`dpsql.mechanisms.per_group`, outside a probability ``aside`` of revealing everything, the Rényi divergence of
     ``order`` is at most ``divergence``, both ways; so the whole is (epsilon, delta)-DP by the conversion of Canonne, Kamath and
     Steinke 2020, which the construction checks. At each of ``orders`` no decision diverges by more than an (epsilon / groups)-DP
     one; with ``held`` none has more rho or mu either.

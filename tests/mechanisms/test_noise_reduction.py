@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms import noise_reduction
-from dpsql.mechanisms.base import Release
-from dpsql.mechanisms.moments import Count, Mean, Variance
-from dpsql.mechanisms.noise_reduction import (
+from dpsql.mechanisms import aggregation
+from dpsql.mechanisms.aggregation import (
     RUNGS,
     NoiseReducedAggregation,
     measure_widths,
     rescale_statistics,
 )
+from dpsql.mechanisms.base import Release
+from dpsql.mechanisms.moments import Count, Mean, Variance
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import NoiseChain
@@ -161,7 +161,7 @@ def misses(error: float, n: int, mean: float, share: float, runs: int = 20_000) 
 
 @pytest.mark.parametrize(("error", "mean"), [(25, 50), (25, 65), (5, 50), (1, 95), (10, 100)])
 def test_an_interval_holds_although_its_width_said_when_to_stop(error: float, mean: float) -> None:
-    assert misses(error, 3000, mean, noise_reduction.LOOK_SHARE) < 0.05
+    assert misses(error, 3000, mean, aggregation.LOOK_SHARE) < 0.05
 
 
 def test_without_what_is_set_aside_an_interval_would_miss_more_often() -> None:

@@ -12,8 +12,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.per_group import GroupSelector
-from dpsql.mechanisms.renyi_selection import (
+from dpsql.mechanisms.per_group import (
+    GroupSelector,
     RenyiGroupSelector,
     SelectionTerms,
     compute_renyi_table,

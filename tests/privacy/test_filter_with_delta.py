@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dpsql.mechanisms.renyi_selection import RenyiGroupSelector
+from dpsql.mechanisms.per_group import RenyiGroupSelector
 from dpsql.numerics.exact_numbers import compute_root
 from dpsql.privacy import conversions
 from dpsql.privacy.accountants import RuleAccountant, Spent, suggest_delta

@@ -15,7 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.ptr.iqr_scale import BASE_TWO, compute_iqr, find_quartile_ranks, measure_bin_distance
+from dpsql.mechanisms.ptr.ptr_statistics import (
+    BASE_TWO,
+    compute_iqr,
+    find_quartile_ranks,
+    measure_bin_distance,
+)
 from dpsql.mechanisms.ptr.stability_test import (
     Neighbours,
     OptimalTest,

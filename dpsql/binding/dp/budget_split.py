@@ -23,9 +23,8 @@ from dpsql.errors import BindError, BudgetExceeded, PrivacyError
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.language.options import AUTO, Options
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.per_group import GroupSelector
+from dpsql.mechanisms.per_group import GroupSelector, make_group_selector
 from dpsql.mechanisms.queries import Select
-from dpsql.mechanisms.renyi_selection import make_group_selector
 from dpsql.numerics.exact_numbers import round_significant, write_number
 from dpsql.policy.model import Budget
 from dpsql.privacy.accountants import RuleAccountant, suggest_delta
@@ -264,7 +263,7 @@ def choose_selector(
     """Return the mechanism that chooses a block's private groups by the column ``units``: the one that keeps most groups.
 
     With ``group_selection_strategy = OPTIMAL``, the default, that is the optimum for one decision if a unit is in one or
-    two groups; for more, it is a table that is accounted for all of them together (:mod:`dpsql.mechanisms.renyi_selection`).
+    two groups; for more, it is a table that is accounted for all of them together (:mod:`dpsql.mechanisms.per_group`).
     In the session's currency (divergences of fixed orders, rho or mu), the table costs no more than even shares of epsilon
     would. The choice depends on the statement and the policy's budget, not on data or on the budget spent.
 

@@ -14,7 +14,7 @@ budget spent.
 
 ``OPTIONS (error = x)`` asks for an accuracy. The interval of a count or a sum is as wide as its noise, which is public: its
 epsilon is found here, and refused if the block has less, before anything is paid. If the width also depends on private
-counts, noise is reduced step by step during the release (:mod:`dpsql.mechanisms.noise_reduction`).
+counts, noise is reduced step by step during the release (:mod:`dpsql.mechanisms.aggregation`).
 """
 
 from __future__ import annotations

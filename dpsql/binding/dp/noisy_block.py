@@ -47,11 +47,10 @@ from dpsql.language.dialect import (
 )
 from dpsql.language.options import Call, Options, call_of, refuse_equals
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.aggregation import Aggregation, Part, Together
+from dpsql.mechanisms.aggregation import Aggregation, NoiseReducedAggregation, Part, Together
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.contribution_caps import CUT_SHARE
 from dpsql.mechanisms.empty_groups import RangedGroups
-from dpsql.mechanisms.noise_reduction import NoiseReducedAggregation
 from dpsql.mechanisms.queries import ROW_COUNT, Select, Subquery
 from dpsql.mechanisms.strategies import EVEN, TREE
 from dpsql.privacy.amounts import Amount

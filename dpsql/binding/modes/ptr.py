@@ -29,7 +29,7 @@ from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.ptr import iqr_scale, ptr_statistics, trimmed
+from dpsql.mechanisms.ptr import ptr_statistics, trimmed
 from dpsql.mechanisms.ptr.stability_test import (
     STABILITY_TESTS,
     StabilityTest,
@@ -43,7 +43,7 @@ from dpsql.mechanisms.ptr.trimmed import SCALE_STEPS
 @opt.reads("base")
 def read_base(node: exp.Expr, what: str) -> Fraction:
     """Read the base of IQR's logarithm."""
-    value, (least, most) = opt.read_number(node, what), iqr_scale.BASES
+    value, (least, most) = opt.read_number(node, what), ptr_statistics.BASES
     if not least <= value <= most:
         raise bind_error(node, f"{what} must be between {float(least):.6f} and {float(most):g}.", _BASE_HINT)
     return value

@@ -19,7 +19,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.ptr.iqr_scale import NEVER, measure_bin_distance, measure_scale_radius
+from dpsql.mechanisms.ptr.ptr_statistics import NEVER, measure_bin_distance, measure_scale_radius
 from dpsql.mechanisms.ptr.stability_test import (
     Neighbours,
     Ordered,

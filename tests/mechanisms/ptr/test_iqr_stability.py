@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.ptr.iqr_scale import (
+from dpsql.mechanisms.ptr.ptr_statistics import (
     BASE_TWO,
     BASES,
     LOG_GRID,

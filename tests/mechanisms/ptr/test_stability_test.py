@@ -21,23 +21,21 @@ import pytest
 
 from dpsql.mechanisms.base import SALT, Reader
 from dpsql.mechanisms.per_group import LaplaceNoise
-from dpsql.mechanisms.ptr.iqr_scale import (
+from dpsql.mechanisms.ptr.ptr_statistics import (
     BASE_TWO,
     LOG_GRID,
     SHIFTS,
-    LogScale,
-    compute_iqr,
-    measure_bin_distance,
-    measure_scale_radius,
-)
-from dpsql.mechanisms.ptr.ptr_statistics import (
     ArgMax,
     Iqr,
+    LogScale,
     Mode,
     ProposedMedian,
     Quantile,
     choose_proposal_grid,
+    compute_iqr,
     iqr_sensitivity,
+    measure_bin_distance,
+    measure_scale_radius,
 )
 from dpsql.mechanisms.ptr.stability_test import (
     NOT_STABLE,
