@@ -44,7 +44,7 @@ HOMES = {
     "sqlite3": ("dpsql.ledger",),
     "sqlalchemy": ("dpsql.dbapi.sqlalchemy_dialect",),
     "fastexcel": ("dpsql.engine.text_sources",),
-    "cryptography": ("dpsql.server.certificates",),
+    "cryptography": ("dpsql.server.connections",),
     "prometheus_client": ("dpsql.server.metrics",),
     "mbi": ("dpsql.mechanisms.synthetic.models",),
     "jax": ("dpsql.mechanisms.synthetic.models",),

@@ -46,8 +46,8 @@ from dpsql.binding.values.declared_values import Declared, check_released, note_
 from dpsql.binding.values.lengths import one_statement
 from dpsql.errors import BindError, Error
 from dpsql.language.advice import advise_on_function, advise_on_mechanism, advise_on_sign, is_aggregate_name
-from dpsql.language.clock import fold_clocks
 from dpsql.language.dialect import bind_error, span_of, span_of_word, spell_statement, to_sql
+from dpsql.language.spellings import fold_clocks
 from dpsql.language.statements import Statement
 from dpsql.mechanisms.base import ErrorBasis, list_claims
 from dpsql.mechanisms.histograms import EACH_BIN

@@ -25,9 +25,8 @@ from dpsql.mechanisms.moments import Mean, Output, Pair, Variance
 from dpsql.mechanisms.strategies import StrategyChoice
 from dpsql.mechanisms.window_widths import WINDOW_ERROR, WindowWidths
 from dpsql.privacy.amounts import Amount
-from dpsql.privacy.dated_events import date_event
 from dpsql.privacy.events import Event, compose_events
-from dpsql.privacy.periods import Days, find_day_after, find_first_day, unite
+from dpsql.privacy.periods import Days, date_event, find_day_after, find_first_day, unite
 
 
 def find_null_reasons(operator: Operator) -> Mapping[str, str]:

@@ -140,7 +140,7 @@ def _check(given: argparse.Namespace) -> int:
 def _policy_import(given: argparse.Namespace) -> None:
     from fractions import Fraction
 
-    from dpsql.owner.smartnoise import import_smartnoise
+    from dpsql.owner.policy_init import import_smartnoise
 
     try:
         text = given.metadata.read_text(encoding="utf-8")

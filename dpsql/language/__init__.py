@@ -3,8 +3,7 @@
 tokens.py            tokens of a cell, checked; GoogleSQL spellings become DuckDB's
 dialect.py           the sqlglot dialect: DuckDB SQL, mode clauses, named arguments; the catalogue by sqlglot class
 statements.py        statements with their spans; EXPLAIN, SHOW, DECLARE, CREATE SYNTHETIC TABLE; typing errors
-spellings.py         other spellings, rewritten into plainer ones; PostgreSQL's formats of dates
-clock.py             the statement's own time: now() and CURRENT_DATE as constants
+spellings.py         other spellings, rewritten into plainer ones; now() and CURRENT_DATE as constants
 options.py           OPTIONS, named arguments and literal times, read exactly
 advice.py            hints for unreadable texts; modes written in unusual places
 parameters.py        parameter values as literals

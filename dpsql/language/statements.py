@@ -16,11 +16,10 @@ from dpsql.catalogue.aggregate_names import MODES
 from dpsql.catalogue.option_names import INTERVALS
 from dpsql.errors import BindError, Error, ParseError, Span, clip, did_you_mean, find_nearest
 from dpsql.language.advice import LATERAL_HINT
-from dpsql.language.clock import find_now, reads_clock
 from dpsql.language.dialect import ModeClause, bind_error, parse_tokens, span_of, to_sql
 from dpsql.language.parameter_values import Params, name_parameters
 from dpsql.language.parameters import list_parameters_named, make_literal, put_values
-from dpsql.language.spellings import spell_plainly
+from dpsql.language.spellings import find_now, reads_clock, spell_plainly
 from dpsql.language.tokens import (
     CLOSING,
     OPENING,

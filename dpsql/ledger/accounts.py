@@ -25,13 +25,13 @@ from dpsql.policy.model import Policy
 from dpsql.privacy.accountants import Accountant, Spent
 from dpsql.privacy.amounts import OwnRoom
 from dpsql.privacy.codec import write_record
-from dpsql.privacy.dated_events import undate_event
 from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.filters import MECHANISM_SHARE, open_filter
 from dpsql.privacy.periods import (
     Days,
     list_segments,
     say_periods,
+    undate_event,
     write_periods,
 )
 from dpsql.privacy.records import BudgetState

@@ -14,9 +14,18 @@ from typing import Any
 from dpsql.late_dataclass import dataclass
 from dpsql.ledger.log_file import damaged_error
 from dpsql.privacy.accountants import Accountant, Batch, Spent
-from dpsql.privacy.dated_events import find_cuts, list_periods, project_event
 from dpsql.privacy.events import Event
-from dpsql.privacy.periods import FIRST, LAST, Days, list_segments, unite, unite_periods
+from dpsql.privacy.periods import (
+    FIRST,
+    LAST,
+    Days,
+    find_cuts,
+    list_periods,
+    list_segments,
+    project_event,
+    unite,
+    unite_periods,
+)
 
 _FOLD_ABOVE = 64
 _MOST_CHANGES = 2000
@@ -206,7 +215,7 @@ class _UnreadSums:
 class PeriodState(FilterState):
     """A filter for each period. Stretches of periods with one history share it.
 
-    An event is projected to the stretches of its periods (:func:`dpsql.privacy.dated_events.project_event`): whatever reads a
+    An event is projected to the stretches of its periods (:func:`dpsql.privacy.periods.project_event`): whatever reads a
     unit's rows is in the sums of its whole period, so each filter's proof holds for its units. The last stretch, of a day that
     is no period's, has the sums of all charges, whatever their periods.
 

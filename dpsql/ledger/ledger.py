@@ -44,10 +44,9 @@ from dpsql.policy.model import Policy
 from dpsql.privacy import conversions
 from dpsql.privacy.accountants import Accountant, Spent
 from dpsql.privacy.amounts import format_percent
-from dpsql.privacy.dated_events import list_periods, split_event
 from dpsql.privacy.events import Event, GroupSelection, PureDP, RoundedGaussian, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
-from dpsql.privacy.periods import Days, unite
+from dpsql.privacy.periods import Days, list_periods, split_event, unite
 from dpsql.privacy.records import OTHERS, BudgetState, Entry
 
 __all__ = ["BudgetState", "Entry", "KeptReleases", "Ledger", "Ticket"]

@@ -1,7 +1,6 @@
 """Commands for the data owner.
 
-policy_init.py    dpsql policy init
+policy_init.py    dpsql policy init, and dpsql policy import of SmartNoise's metadata
 policy_check.py   dpsql policy check, with counts of the data
 column_checks.py  checks of single columns
-smartnoise.py     dpsql policy import
 """

@@ -1,8 +1,7 @@
 """Events of mechanisms, accountants that add up their losses, and filters that hold the budget.
 
 events.py       one frozen value for each mechanism that touched private data
-dated_events.py events that only some periods pay for
-periods.py      sets of periods, as days and in words
+periods.py      sets of periods, as days and in words; events that only some periods pay for
 conversions.py  losses of one currency in another, among them the Gaussian calibration
 amounts.py      amounts in epsilon, mu or rho
 accountants.py  the sums, and the contract of every accountant

@@ -14,10 +14,9 @@ from dpsql.late_dataclass import dataclass
 from dpsql.numerics.exact_numbers import DOWN, UP, write_number, write_pair, write_short
 from dpsql.privacy.accountants import MANY, Accountant
 from dpsql.privacy.amounts import OwnRoom, format_percent, say_what_is_left
-from dpsql.privacy.dated_events import say_charge
 from dpsql.privacy.events import Event
 from dpsql.privacy.filters import ACCOUNTANTS
-from dpsql.privacy.periods import Days
+from dpsql.privacy.periods import Days, say_charge
 
 BAR_WIDTH = 20
 """Letters of a budget's bar in text."""

@@ -8,8 +8,7 @@ calls.py           one request, and the grid of answer times
 rights.py          the right to ask, checked at each request
 lapses.py          reasons to reject a request, and its limits
 tokens.py          analysts' tokens, and those of an identity provider
-certificates.py    the server's certificate and key
-connections.py     listening sockets, and limits before login
+connections.py     listening sockets, the server's certificate and key, and limits before login
 ledger_service.py  the front's side of a worker's ledger
 worker_process.py  the front's side of a worker process
 frames.py          messages between front and worker

@@ -1,6 +1,8 @@
-"""Connections: listening sockets, and limits on connections that have not logged in.
+"""Connections: listening sockets, the files of TLS, and limits on connections that have not logged in.
 
 A port accepts few connections that have not logged in, in all and per address, for a short time. It drops the oldest first.
+
+All ports use one certificate of the server, its key, and the authority of analysts' certificates. SIGHUP reads the files again (:mod:`dpsql.server.serve`).
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+import ssl
 import stat
 import struct
 import threading
@@ -15,15 +18,113 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from dpsql.client.channel import is_this_machine
+from dpsql.client.channel import is_this_machine, read_authority
 from dpsql.errors import ServerError
 from dpsql.late_dataclass import dataclass
 from dpsql.server.event_log import EventLog
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
+
+@dataclass(frozen=True)
+class Tls:
+    """What the server needs for TLS.
+
+    Args:
+        certificate, key: the server's, in PEM.
+        authority: the certificates, in PEM, of the authorities that sign analysts' certificates, which are then required.
+        context: of Python's own sockets.
+    """
+
+    certificate: bytes
+    key: bytes
+    authority: bytes | None
+    context: ssl.SSLContext
+
+    @property
+    def binding(self) -> bytes | None:
+        """The certificate's ``tls-server-end-point`` (RFC 5929); None if its signature has no digest of its own."""
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.hashes import MD5, SHA1, SHA256
+
+        certificate = load_certificates(self.certificate)[0]
+        try:
+            digest = certificate.signature_hash_algorithm
+        except UnsupportedAlgorithm:
+            return None
+        if isinstance(digest, MD5 | SHA1):
+            digest = SHA256()
+        return None if digest is None else certificate.fingerprint(digest)
+
+    def same_as(self, other: Tls) -> bool:
+        """Return whether the files are those of another reading."""
+        return (self.certificate, self.key, self.authority) == (other.certificate, other.key, other.authority)
+
+    def list_ends(self) -> dict[str, datetime]:
+        """Return when the server's certificate and the authority's end."""
+        files = {"server": self.certificate, "authority": self.authority}
+        return {name: find_end(pem) for name, pem in files.items() if pem is not None}
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """The files of a :class:`Tls`."""
+
+    certificate: Path
+    key: Path
+    authority: Path | None = None
+
+    def read(self) -> Tls:
+        """Read the files.
+
+        Raises:
+            ServerError: they can't be read, or aren't a certificate and its key.
+        """
+        authority = None if self.authority is None else read_authority(self.authority)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            tls = Tls(self.certificate.read_bytes(), self.key.read_bytes(), authority, context)
+            context.load_cert_chain(self.certificate, self.key, password="")  # never ask for one
+            tls.list_ends()
+        except ssl.SSLError:
+            raise ServerError(
+                f"{self.certificate} and {self.key} aren't a certificate and its key."
+            ) from None
+        except OSError as error:
+            raise ServerError(f"the file {error.filename} can't be read: {error.strerror}.") from None
+        except ValueError:
+            raise ServerError(f"{self.certificate} has no certificate in PEM.") from None
+        if authority is not None:
+            context.load_verify_locations(cadata=authority.decode("ascii", "replace"))
+            context.verify_mode = ssl.CERT_REQUIRED
+        return tls
+
+
+def load_certificates(pem: bytes) -> list[Certificate]:
+    """Return the certificates of a file.
+
+    Raises:
+        ServerError: the extra's library is missing. ValueError: there are none.
+    """
+    try:
+        from cryptography.x509 import load_pem_x509_certificates
+    except ImportError:
+        raise ServerError("TLS needs cryptography.", hint="pip install 'dpsql[server]'") from None
+    return load_pem_x509_certificates(pem)
+
+
+def find_end(pem: bytes) -> datetime:
+    """Return when the first of some certificates ends; ValueError if there are none."""
+    return min(certificate.not_valid_after_utc for certificate in load_certificates(pem))
+
 
 SOCKET_MASK = 0o117
 """An analysts' socket is open to its owner and to the folder's group."""

@@ -25,8 +25,7 @@ from dpsql.client.channel import is_this_machine, read_secret
 from dpsql.client.wire import Message
 from dpsql.errors import ServerError
 from dpsql.late_dataclass import dataclass
-from dpsql.server.certificates import TlsFiles
-from dpsql.server.connections import ListenPlace, log_dropped, open_listener, read_place
+from dpsql.server.connections import ListenPlace, TlsFiles, log_dropped, open_listener, read_place
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.frames import FrameError, Frames
 from dpsql.server.served import ServedPolicy

@@ -46,11 +46,11 @@ from dpsql.client.wire import (
     write_error,
 )
 from dpsql.errors import BindError, Error, ParseError, PrivacyError, ServerError
-from dpsql.server.certificates import Tls
 from dpsql.server.connections import (
     SOCKET_MASK,
     Arrivals,
     SocketWatch,
+    Tls,
     clear_socket,
     log_dropped,
     shorten_address,

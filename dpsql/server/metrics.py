@@ -30,7 +30,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from dpsql.errors import Error, ServerError
-from dpsql.server.certificates import TlsFiles
+from dpsql.server.connections import TlsFiles
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

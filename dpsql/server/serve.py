@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from dpsql.errors import ServerError
-from dpsql.server.certificates import Tls, TlsFiles
-from dpsql.server.connections import read_place
+from dpsql.server.connections import Tls, TlsFiles, read_place
 from dpsql.server.event_log import AlertProgram, EventLog, name_place
 from dpsql.server.front import FlightListener, withhold_tracebacks
 from dpsql.server.isolation import MemoryGroups, list_unconfined, protect_memory

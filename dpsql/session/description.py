@@ -26,9 +26,8 @@ from dpsql.ledger.ledger import Ledger
 from dpsql.mechanisms.queries import As, Select
 from dpsql.policy.model import Policy
 from dpsql.policy.validate import fold
-from dpsql.privacy.dated_events import list_periods
 from dpsql.privacy.events import Event, compose_events
-from dpsql.privacy.periods import remove_days, unite_periods
+from dpsql.privacy.periods import list_periods, remove_days, unite_periods
 from dpsql.report.figures import FIGURES, list_figures
 from dpsql.report.tables import list_budget, list_entries
 from dpsql.session.explain import NO_CHARGE

@@ -24,9 +24,8 @@ from dpsql.mechanisms.moments import MEAN_ROWS
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.policy.model import Budget, Policy
 from dpsql.privacy.amounts import SYMBOLS, Amount
-from dpsql.privacy.dated_events import list_periods, say_charge
 from dpsql.privacy.events import DiscreteLaplace, Event, NoiseReduction, compose_events
-from dpsql.privacy.periods import intersect, remove_days, say_periods, unite
+from dpsql.privacy.periods import intersect, list_periods, remove_days, say_charge, say_periods, unite
 from dpsql.session.explanation import Errors, Explanation, Why, WhyPart, end_sentence, explain_error
 from dpsql.session.stored_blocks import PreparedPlan
 

@@ -25,9 +25,9 @@ from dpsql.ledger.state_files import place_ledger
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.marginals import calibrate_together, find_pair
 from dpsql.policy.model import Policy
-from dpsql.privacy.dated_events import date_event, split_by_periods
 from dpsql.privacy.events import Composed, Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
+from dpsql.privacy.periods import date_event, split_by_periods
 from dpsql.privacy.pld import declare
 from dpsql.report.tables import BudgetPanel
 from dpsql.session.description import describe_cell, describe_tables, show, show_setting

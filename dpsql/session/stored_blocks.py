@@ -31,10 +31,10 @@ from dpsql.mechanisms.quantile_tree import KeptTree
 from dpsql.mechanisms.strategies import EVEN, StrategyChoice
 from dpsql.mechanisms.subsample.blocks import LiftedBlocks
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
-from dpsql.privacy.dated_events import date_event
 from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.periods import (
     Days,
+    date_event,
     find_day_after,
     find_first_day,
     intersect,

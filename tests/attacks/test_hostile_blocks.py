@@ -21,9 +21,8 @@ from dpsql.binding.relations.fan_out import floor_root
 from dpsql.binding.relations.unit_rows import SORTED_ROWS
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.stability_test import OptimalTest
-from dpsql.mechanisms.subsample.blocks import BlockQueries, PythonBlocks
+from dpsql.mechanisms.subsample.blocks import BlockQueries, FeatureVotes, NoisyMode, PythonBlocks, StableMode
 from dpsql.mechanisms.subsample.subsample import BlockMean, BlockMedian, ResultRange, WinsorizedMean
-from dpsql.mechanisms.subsample.votes import FeatureVotes, NoisyMode, StableMode
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
 

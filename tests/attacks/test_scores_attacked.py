@@ -21,7 +21,7 @@ from dpsql.binding.values.sql_types import Typed
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.per_group import Integers
-from dpsql.mechanisms.selection import utility_forms
+from dpsql.mechanisms.selection import utilities
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
@@ -379,16 +379,16 @@ def test_the_check_notices_wrong_rules(
 ) -> None:
     text = f"SELECT EXPMECH({given}) OVER c FROM t"
     assert beyond(session, text, 8) == []
-    whole = utility_forms._move
+    whole = utilities._move
 
-    def wrong(form: utility_forms.FormNode, *more: Any) -> tuple[int, int]:
-        if isinstance(form, utility_forms.Absolute) and doctored == "ABS is monotone":
+    def wrong(form: utilities.FormNode, *more: Any) -> tuple[int, int]:
+        if isinstance(form, utilities.Absolute) and doctored == "ABS is monotone":
             return 0, whole(form, *more)[1]
-        if isinstance(form, utility_forms.Extreme) and doctored == "the first of GREATEST":
+        if isinstance(form, utilities.Extreme) and doctored == "the first of GREATEST":
             return wrong(form.parts[0], *more)
         return whole(form, *more)
 
-    monkeypatch.setattr(utility_forms, "_move", wrong)
+    monkeypatch.setattr(utilities, "_move", wrong)
     if doctored == "all are apart":
         monkeypatch.setattr(utility, "find_apart", lambda *given: ((0, 1),))
     assert beyond(session, text, 8), "the doctored rule passed"

@@ -19,7 +19,6 @@ from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.ledger.terms import Terms
 from dpsql.ledger.upkeep import verify_ledger
 from dpsql.policy.model import Policy
-from dpsql.privacy.dated_events import date_event
 from dpsql.privacy.events import (
     Composed,
     DiscreteLaplace,
@@ -31,7 +30,7 @@ from dpsql.privacy.events import (
     compose_events,
 )
 from dpsql.privacy.filters import ACCOUNTANTS, open_filter
-from dpsql.privacy.periods import Days, parse_periods
+from dpsql.privacy.periods import Days, date_event, parse_periods
 from dpsql.report.data import make_report
 from dpsql.report.pages import report_text, write_page
 from dpsql.report.tables import list_budget

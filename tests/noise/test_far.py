@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.selection import generalised_exponential
-from dpsql.mechanisms.selection.generalised_exponential import (
+from dpsql.mechanisms.selection import utilities as utilities_module
+from dpsql.mechanisms.selection.utilities import (
     SCORE_GRID,
     compute_generalised_gaps,
     compute_generalised_scores,
@@ -226,7 +226,7 @@ def test_places_of_the_far_ones() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_unequal_candidates(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The near ones' scores are those of all together; the others are farther than they are said to be."""
-    monkeypatch.setattr(generalised_exponential, "FEW_CANDIDATES", 0)
+    monkeypatch.setattr(utilities_module, "FEW_CANDIDATES", 0)
     dice = np.random.default_rng(seed)
     own = dice.integers(0, 200, 400)
     utilities = dice.integers(-(10**6), 10**6, 400) if seed % 2 else own * dice.integers(0, 10**4, 400)

@@ -13,7 +13,7 @@ import pytest
 
 import dpsql
 from dpsql import cli
-from dpsql.owner.smartnoise import import_smartnoise
+from dpsql.owner.policy_init import import_smartnoise
 from dpsql.session.result import MissingLibrary
 
 pytest.importorskip("yaml")

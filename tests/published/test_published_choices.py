@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.selection.generalised_exponential import (
+from dpsql.mechanisms.selection.utilities import (
     SCORE_GRID,
     SCORE_SENSITIVITY,
     compute_generalised_scores,

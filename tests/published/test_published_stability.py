@@ -30,7 +30,7 @@ from dpsql.mechanisms.ptr.stability_test import (
     measure_quantile_radius,
     measure_votes_radius,
 )
-from dpsql.mechanisms.subsample.votes import Participation, compute_textbook_sampling
+from dpsql.mechanisms.subsample.blocks import Participation, compute_textbook_sampling
 
 AR, SUB = Neighbours.ADD_REMOVE, Neighbours.SUBSTITUTE
 STEPS = 64  # grid steps per unit of log2, for noise that is added to a logarithm

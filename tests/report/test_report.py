@@ -21,9 +21,8 @@ import pytest
 from dpsql.errors import BudgetExceeded, Error, LedgerError
 from dpsql.ledger.ledger import Ledger
 from dpsql.policy.model import Policy
-from dpsql.privacy.dated_events import date_event
 from dpsql.privacy.events import Composed, DiscreteLaplace, GroupSelection, PureDP
-from dpsql.privacy.periods import parse_periods, widen_to_periods
+from dpsql.privacy.periods import date_event, parse_periods, widen_to_periods
 from dpsql.report import figures as interpretation
 from dpsql.report import pages
 from dpsql.report.data import SECTIONS, explain_statement, list_pictures, make_report

@@ -14,7 +14,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import Error, ServerError
-from dpsql.server.certificates import TlsFiles, find_end
+from dpsql.server.connections import TlsFiles, find_end
 from tests.support.certificates import make_certificate
 from tests.support.postgres import PostgresServer
 from tests.support.served import make_token, write_data, write_policy

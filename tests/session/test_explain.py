@@ -18,7 +18,7 @@ from dpsql.client.wire import WireError, read_as
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy import events, filters
 from dpsql.privacy.codec import write_record
-from dpsql.privacy.dated_events import Dated
+from dpsql.privacy.periods import Dated
 from dpsql.privacy.records import Entry
 from dpsql.report.data import (
     describe_mechanism,

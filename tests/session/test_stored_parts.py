@@ -17,8 +17,7 @@ import dpsql
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import Error, LedgerError
 from dpsql.ledger.ledger import Ledger
-from dpsql.privacy.dated_events import list_periods
-from dpsql.privacy.periods import parse_periods, say_periods
+from dpsql.privacy.periods import list_periods, parse_periods, say_periods
 from dpsql.session.session import Session
 from tests.support import inside
 

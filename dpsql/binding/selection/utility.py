@@ -2,7 +2,7 @@
 
 Supported are sums, differences, public multiples, ABS, GREATEST and LEAST of counts and bounded sums. The tree and the
 candidates' public values determine its sensitivity to one privacy unit, and whether it is monotone
-(:mod:`dpsql.mechanisms.selection.utility_forms`). Other forms have no known sensitivity and are refused.
+(:mod:`dpsql.mechanisms.selection.utilities`). Other forms have no known sensitivity and are refused.
 
 Every node counts in integer steps. Below a public factor a unit has fewer steps, by the steps of the factor, so that
 all parts of a sum, and all compared values, have equal steps.
@@ -44,7 +44,7 @@ from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.language.options import Call, call_of, read_pair
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_THRESHOLD
-from dpsql.mechanisms.selection.utility_forms import (
+from dpsql.mechanisms.selection.utilities import (
     Absolute,
     Extreme,
     FormNode,

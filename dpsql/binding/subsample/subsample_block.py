@@ -47,21 +47,24 @@ from dpsql.mechanisms.ptr.trimmed import SCALE_STEPS
 from dpsql.mechanisms.queries import ROW_COUNT, As, Join, Select, Source, Subquery, Union
 from dpsql.mechanisms.subsample import blocks as block_sources
 from dpsql.mechanisms.subsample import subsample as results
-from dpsql.mechanisms.subsample.blocks import BlockSource, RegisteredFunction, ReturnKind, ReturnType
+from dpsql.mechanisms.subsample.blocks import (
+    BlockSource,
+    Combiner,
+    FeatureVotes,
+    NoisyMode,
+    Participation,
+    RegisteredFunction,
+    ReturnKind,
+    ReturnType,
+    StableMode,
+    compute_textbook_sampling,
+)
 from dpsql.mechanisms.subsample.subsample import (
     BlockMedian,
     ConsensusMean,
     StableQuestion,
     SubsampleAggregate,
     compare_combiners,
-)
-from dpsql.mechanisms.subsample.votes import (
-    Combiner,
-    FeatureVotes,
-    NoisyMode,
-    Participation,
-    StableMode,
-    compute_textbook_sampling,
 )
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.filters import ACCOUNTANTS

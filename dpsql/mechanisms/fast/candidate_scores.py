@@ -60,15 +60,16 @@ from dpsql.mechanisms.fast.thresholds import (
     is_decimal,
     read_numbers,
 )
-from dpsql.mechanisms.selection.generalised_exponential import (
+from dpsql.mechanisms.selection.utilities import (
     ChoiceRates,
     EqualNearness,
     GroupBounds,
+    Linear,
     Nearness,
     UnequalNearness,
+    UtilityForm,
     compute_spread,
 )
-from dpsql.mechanisms.selection.utility_forms import Linear, UtilityForm
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import FEW_CANDIDATES, CandidateGaps, compute_reach
 from dpsql.numerics.exact_numbers import (

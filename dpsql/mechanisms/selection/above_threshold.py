@@ -55,7 +55,7 @@ from dpsql.mechanisms.fast.candidate_scores import (
 )
 from dpsql.mechanisms.moments import Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
-from dpsql.mechanisms.selection.utility_forms import UtilityForm
+from dpsql.mechanisms.selection.utilities import UtilityForm
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_geometric, draw_rounded_gaussian
 from dpsql.noise.selection import FEW_CANDIDATES, CandidateGaps, find_heads

@@ -44,14 +44,14 @@ from dpsql.mechanisms.histograms import BIN_ROWS, count_bins
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.quantiles import RANK_CONFIDENCE
 from dpsql.mechanisms.selection.above_threshold import ScoredOperator, make_answers
-from dpsql.mechanisms.selection.generalised_exponential import (
+from dpsql.mechanisms.selection.utilities import (
     SCORE_GRID,
     SCORE_SENSITIVITY,
     ChoiceRates,
+    UtilityForm,
     compute_generalised_gaps,
     compute_generalised_scores,
 )
-from dpsql.mechanisms.selection.utility_forms import UtilityForm
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import CandidateGaps, choose_exponential, choose_noisy_max, permute_and_flip
 from dpsql.numerics.exact_numbers import Integers

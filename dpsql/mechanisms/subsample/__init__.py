@@ -1,6 +1,5 @@
 """Subsample and aggregate.
 
-blocks.py     results of blocks of units
+blocks.py     results of blocks of units, their combiners and votes
 subsample.py  the operator, and combiners without declared bounds
-votes.py      combiners and votes
 """

@@ -69,8 +69,8 @@ from dpsql.mechanisms.ptr.trimmed import (
     measure_substitution_radius,
 )
 from dpsql.mechanisms.selection.above_threshold import InteractiveThreshold, ThresholdNoise
-from dpsql.mechanisms.subsample.blocks import BlockOperator
-from dpsql.mechanisms.subsample.votes import (
+from dpsql.mechanisms.subsample.blocks import (
+    BlockOperator,
     Combined,
     Combiner,
     Participation,

@@ -28,12 +28,12 @@ from typing import Any
 from dpsql.client.wire import Message, WireError, encode, get_field, read_error, unpack_messages
 from dpsql.errors import Error, ServerError
 from dpsql.late_dataclass import dataclass
-from dpsql.server.certificates import Tls
 from dpsql.server.connections import (
     LOGIN_SECONDS,
     SOCKET_MASK,
     Arrivals,
     ListenPlace,
+    Tls,
     find_peer,
     log_dropped,
     open_listener,

@@ -16,7 +16,7 @@ import dpsql
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE, CANDIDATE_SENSITIVITY, CANDIDATE_THRESHOLD
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
-from dpsql.mechanisms.selection.generalised_exponential import SCORE_SENSITIVITY, compute_generalised_scores
+from dpsql.mechanisms.selection.utilities import SCORE_SENSITIVITY, compute_generalised_scores
 from dpsql.numerics.exact_numbers import to_integers
 from tests.support import inside
 from tests.support.selection_laws import em, laplace, pf

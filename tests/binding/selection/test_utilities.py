@@ -19,7 +19,7 @@ from dpsql.mechanisms.base import Reader, ScoresClaim
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE
 from dpsql.mechanisms.selection.above_threshold import Probe
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
-from dpsql.mechanisms.selection.utility_forms import UtilityForm
+from dpsql.mechanisms.selection.utilities import UtilityForm
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import Integers
 from tests.support import inside

@@ -20,9 +20,9 @@ from dpsql.mechanisms.fast.candidate_scores import (
     ScoreTerm,
 )
 from dpsql.mechanisms.fast.thresholds import BinnedColumn, HistogramQuery, ThresholdCells, Thresholds
-from dpsql.mechanisms.selection import generalised_exponential
+from dpsql.mechanisms.selection import utilities as utilities_module
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
-from dpsql.mechanisms.selection.generalised_exponential import (
+from dpsql.mechanisms.selection.utilities import (
     SCORE_GRID,
     ChoiceRates,
     compute_generalised_scores,
@@ -215,11 +215,7 @@ def test_bounds_that_forget_something_are_found_out(
     monkeypatch.setattr(candidate_scores, "_GROUPS", 100)
     monkeypatch.setattr(thresholds, "_CELL_BITS", 12)
     looked_at(1, ">=", factor, False)
-    kind = (
-        generalised_exponential.EqualNearness
-        if factor == "count"
-        else generalised_exponential.UnequalNearness
-    )
+    kind = utilities_module.EqualNearness if factor == "count" else utilities_module.UnequalNearness
 
     def strict(self: Any, bounds: Any) -> Any:
         if factor == "count":
@@ -318,9 +314,9 @@ def test_generalised_near_ones_alone_would_not_do() -> None:
     """The scores of some candidates, without those that are near: not theirs (so near ones must be found first)."""
     dice = np.random.default_rng(3)
     own, utilities = dice.integers(1, 200, 400), dice.integers(-(10**6), 10**6, 400)
-    whole = generalised_exponential.compute_generalised_scores(utilities, own, 5)
+    whole = utilities_module.compute_generalised_scores(utilities, own, 5)
     some = np.flatnonzero(whole < np.sort(whole)[200])
     assert (
-        generalised_exponential.compute_generalised_scores(utilities[some], own[some], 5).tolist()
+        utilities_module.compute_generalised_scores(utilities[some], own[some], 5).tolist()
         != whole[some].tolist()
     )

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE
 from dpsql.mechanisms.selection.exponential import CHOICE_METHODS, ExponentialChoice
-from dpsql.mechanisms.selection.generalised_exponential import (
+from dpsql.mechanisms.selection.utilities import (
     SCORE_GRID,
     SCORE_SENSITIVITY,
     compute_generalised_scores,

@@ -13,14 +13,13 @@ import pytest
 
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.ptr.stability_test import measure_votes_radius
-from dpsql.mechanisms.subsample.blocks import LiftedBlocks
+from dpsql.mechanisms.subsample.blocks import LiftedBlocks, find_winner
 from dpsql.mechanisms.subsample.subsample import (
     StabilityRule,
     StableQuestion,
     StableStream,
     split_stable_epsilon,
 )
-from dpsql.mechanisms.subsample.votes import find_winner
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import StableQuestions
 from tests.support.goodness import fixed

@@ -22,7 +22,14 @@ from dpsql.errors import EngineError, Interrupted
 from dpsql.mechanisms.base import SALT, OutOfMemory, watch_progress
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.stability_test import OptimalTest
-from dpsql.mechanisms.subsample.blocks import BlockQueries, BlockRows, LiftedBlocks, PythonBlocks
+from dpsql.mechanisms.subsample.blocks import (
+    BlockQueries,
+    BlockRows,
+    LiftedBlocks,
+    NoisyMode,
+    PythonBlocks,
+    StableMode,
+)
 from dpsql.mechanisms.subsample.subsample import (
     BlockMean,
     BlockMedian,
@@ -31,7 +38,6 @@ from dpsql.mechanisms.subsample.subsample import (
     WinsorizedMean,
     choose_grid_quantile,
 )
-from dpsql.mechanisms.subsample.votes import NoisyMode, StableMode
 from dpsql.noise.entropy import Entropy
 from tests.support.goodness import fixed
 

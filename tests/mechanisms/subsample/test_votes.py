@@ -27,17 +27,19 @@ from dpsql.mechanisms.ptr.stability_test import (
     make_stability_test,
     measure_votes_radius,
 )
-from dpsql.mechanisms.subsample.blocks import BlockResults, LiftedBlocks, PythonBlocks
-from dpsql.mechanisms.subsample.subsample import BlockMedian, ResultRange, SubsampleAggregate
-from dpsql.mechanisms.subsample.votes import (
+from dpsql.mechanisms.subsample.blocks import (
+    BlockResults,
     FeatureVotes,
+    LiftedBlocks,
     NoisyMode,
     Participation,
+    PythonBlocks,
     StableMode,
     compute_textbook_sampling,
     count_votes,
     read_vote,
 )
+from dpsql.mechanisms.subsample.subsample import BlockMedian, ResultRange, SubsampleAggregate
 from dpsql.noise.entropy import Entropy
 from tests.support.goodness import fixed
 
