@@ -1,8 +1,10 @@
-"""Spellings of DuckDB and PostgreSQL, rewritten into plainer ones of equal meaning, so that binding needs to know one of each.
+"""Spellings of DuckDB and PostgreSQL, rewritten into plainer ones of equal meaning, so that binding needs to know one of
+each.
 
-``now()``, CURRENT_DATE and their like are constants of a statement, as in PostgreSQL. The time is read once for a text, in UTC and to the second, before anything runs: no statement measures another one.
-Values that are computed from it alone, such as ``date_trunc('month', now())``, become constants too, so that a statement
-is a new question only if such a value has changed.
+``now()``, CURRENT_DATE and their like are constants of a statement, as in PostgreSQL. The time is read once for a text, in
+UTC and to the second, before anything runs: no statement measures another one. Values that are computed from it alone, such
+as ``date_trunc('month', now())``, become constants too, so that a statement is a new question only if such a value has
+changed.
 """
 
 from __future__ import annotations

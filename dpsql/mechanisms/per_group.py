@@ -6,13 +6,13 @@ groups. :class:`GroupSelector` decides which undeclared key values may be shown.
 
 Group selection for units in several groups: one table of probabilities, accounted for all groups together.
 
-A group of n units is kept with probability p(n), independently of all others, as in
-:class:`GroupSelector`. One more unit raises the counts of at most m groups by one, so a
-neighbour's answer has m decisions with p(n + 1) in place of p(n). An even split of (epsilon, delta) allows each a loss
-of epsilon / m, however improbable the loss. But keeping a group of few units is improbable, so a larger loss there
-costs little: the pair follows from the divergence of one Rényi order, which adds up exactly over independent decisions.
-For m = 5, 20 and 50 a group is kept more often than not from 41, 67 and 90 units on instead of 67, 263 and 657 (epsilon
-= 1, delta = 1e-6; from 41, 67 and 106 if the session sums divergences of order 3.5, from 41, 94 and 231 if it sums rho or mu).
+A group of n units is kept with probability p(n), independently of all others, as in :class:`GroupSelector`. One more unit
+raises the counts of at most m groups by one, so a neighbour's answer has m decisions with p(n + 1) in place of p(n). An even
+split of (epsilon, delta) allows each a loss of epsilon / m, however improbable the loss. But keeping a group of few units is
+improbable, so a larger loss there costs little: the pair follows from the divergence of one Rényi order, which adds up
+exactly over independent decisions. For m = 5, 20 and 50 a group is kept more often than not from 41, 67 and 90 units on
+instead of 67, 263 and 657 (epsilon = 1, delta = 1e-6; from 41, 67 and 106 if the session sums divergences of order 3.5, from
+41, 94 and 231 if it sums rho or mu).
 
 Relation: ADD_REMOVE. Guarantee: (epsilon, delta)-DP. With d the delta of one decision, ``1 - (1 - d)^m <= aside``, the
 table has

@@ -1,13 +1,13 @@
-"""First policies: ``dpsql policy init`` writes one from a source's schema, ``dpsql policy import`` one from SmartNoise's metadata.
+"""First policies: ``dpsql policy init`` from a source's schema, ``dpsql policy import`` from SmartNoise's metadata.
 
-From a schema, no value is read, neither for bounds nor for groups nor for the number of units, so the text reveals nothing about a row. But
-CSV files have no schema. Their types and format are guesses from the first lines, which the owner confirms.
+From a schema, no value is read, neither for bounds nor for groups nor for the number of units, so the text reveals nothing
+about a row. But CSV files have no schema. Their types and format are guesses from the first lines, which the owner confirms.
 Decisions that only the owner can make are ``"TODO"``; ``dpsql policy check`` requires them.
 
-From SmartNoise's metadata, declarations with a counterpart are carried over: tables, the private identifier or row privacy, ``max_ids``, bounds.
-Others are reported, never guessed. A cardinality is no list of values, so harmless dimensions need declared values.
-Switches that turn protection off (``sample_max_ids``, ``clamp_columns``, ``censor_dims``) are not carried over. The
-metadata have no budget, so the caller gives it.
+From SmartNoise's metadata, declarations with a counterpart are carried over: tables, the private identifier or row privacy,
+``max_ids``, bounds. Others are reported, never guessed. A cardinality is no list of values, so harmless dimensions need
+declared values. Switches that turn protection off (``sample_max_ids``, ``clamp_columns``, ``censor_dims``) are not carried
+over. The metadata have no budget, so the caller gives it.
 """
 
 from __future__ import annotations

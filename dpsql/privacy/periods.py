@@ -9,9 +9,10 @@ A set of periods is written for people by its largest units, and read back: ``20
 >>> say_periods(widen_to_periods(days, "month"))
 '2025-01 to 2025-02 and 2025-05'
 
-Dated events are those of some periods: with a budget per period, only these pay for them. A period's budget is that of its units: pairs of a person and the period. Whatever an event reads, it reads through scans of its
-periods alone, so to the units of other periods it is nothing (:func:`project_event`). An event without periods is one of all
-periods, also of later ones; so whoever drops them charges more.
+Dated events are those of some periods: with a budget per period, only these pay for them. A period's budget is that of its
+units: pairs of a person and the period. Whatever an event reads, it reads through scans of its periods alone, so to the units
+of other periods it is nothing (:func:`project_event`). An event without periods is one of all periods, also of later ones; so
+whoever drops them charges more.
 """
 
 from __future__ import annotations

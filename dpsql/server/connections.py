@@ -2,7 +2,8 @@
 
 A port accepts few connections that have not logged in, in all and per address, for a short time. It drops the oldest first.
 
-All ports use one certificate of the server, its key, and the authority of analysts' certificates. SIGHUP reads the files again (:mod:`dpsql.server.serve`).
+All ports use one certificate of the server, its key, and the authority of analysts' certificates. SIGHUP reads the files
+again (:mod:`dpsql.server.serve`).
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ the others are like.
 The minimum over all pairs is found in O(n log n): the r' that matter are the upper hull of the points (D_r', u_r' - t
 D_r'), and a binary search along it finds the least for r.
 
-Utilities need not be plain sums: they have absolute values, greatest and least of sums. The parts of a utility are sums over rows, each times a public factor, and public numbers. Movements follow from those
-of the parts:
+Utilities need not be plain sums: they have absolute values, greatest and least of sums. The parts of a utility are sums over
+rows, each times a public factor, and public numbers. Movements follow from those of the parts:
 
     sum        by the sum of the movements of its parts
     ABS        by as much as its argument, either way

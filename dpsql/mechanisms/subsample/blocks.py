@@ -8,10 +8,10 @@ row into another block.
 A result is a function of its own block's rows: a block without rows, a failure inside a block, a NULL and a value that
 does not fit give None, which the combiner replaces by its public default. The number of blocks is public and fixed.
 
-Results that are not numbers are votes. Every block casts one vote (or one per feature), so one privacy unit changes ``rounds`` votes, each moving 1 from one
-count to another: no count moves by more than 1 per round, two do, and in opposite directions (so the sharper noise for
-monotone counts is not valid). The relation is substitution of block results, whatever the relation of rows, and the
-number of blocks is public.
+Results that are not numbers are votes. Every block casts one vote (or one per feature), so one privacy unit changes
+``rounds`` votes, each moving 1 from one count to another: no count moves by more than 1 per round, two do, and in opposite
+directions (so the sharper noise for monotone counts is not valid). The relation is substitution of block results, whatever
+the relation of rows, and the number of blocks is public.
 
 Sources: Dwork and Roth (2014) examples 7.1 to 7.3 and algorithms 13 and 14; Smith and Thakurta (2013).
 """
