@@ -194,7 +194,7 @@ class Budget(Section):
         max_epsilon_per_query: the limit on one block; a mu or rho counts as its epsilon at the budget's delta.
         default_epsilon, default_delta: the cost of a block that names none.
         mechanism_delta_share: the part of delta for mechanisms that have a delta of their own (groups with private
-            keys, stability tests); the rest pays for the conversion of zcdp and gdp. ``basic`` sums all deltas and
+            keys, stability tests); the rest pays for the conversion of the other accountants. ``basic`` sums all deltas and
             ignores it. A ledger keeps the share that it was opened with.
         answers: ``"shared"``: a stored answer is free for all analysts who may ask its statement. ``"own"``: an analyst's
             share, but not the whole, is debited once for each stored answer that another analyst paid for.

@@ -3,7 +3,8 @@
 An accountant is opened once for a budget. It then admits events, one after another, while its sums stay below fixed
 limits. The rules, and the proofs that they hold for adaptively chosen events, are in :mod:`dpsql.privacy.filters`. A new
 accountant is one subclass of :class:`Accountant`, or of :class:`RuleAccountant` if the plain sum of epsilon may go on
-in addition, and one row of :data:`dpsql.privacy.filters.ACCOUNTANTS`.
+in addition, and one row of :data:`dpsql.privacy.filters.ACCOUNTANTS`. Its proof is its docstring, its test subclasses
+``AccountantContract``, and ``notebooks/docs/explanation/budget.md`` says when to use it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from dpsql.privacy.pld import DeclaredPlan
 
 MANY = 10**9
 """The count that :meth:`Accountant.more` returns for an event that uses nothing up."""
+
+AddUp = Callable[[Callable[[Event], Fraction]], Fraction]
 
 _NOTHING = Fraction(0)
 
@@ -347,6 +350,16 @@ class RuleAccountant(Accountant):
     @classmethod
     def solve(cls, epsilon: Fraction, aside: Fraction, rest: Fraction) -> Self:
         """Return the accountant with the rule's limits; delta, which is above 0, is ``aside`` for mechanisms and the ``rest``."""
+        raise NotImplementedError
+
+    @classmethod
+    def find_epsilon(cls, add_up: AddUp, rest: Fraction) -> Fraction:
+        """Return the epsilon at a delta of events that were fixed in advance, by the rule alone.
+
+        Args:
+            add_up: adds up a cost over the events.
+            rest: the delta, without the mechanisms' own.
+        """
         raise NotImplementedError
 
     @classmethod

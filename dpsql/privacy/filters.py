@@ -63,6 +63,7 @@ Without delta only pure mechanisms are admitted.
 from __future__ import annotations
 
 from fractions import Fraction
+from operator import methodcaller
 from typing import Self
 
 from dpsql.late_dataclass import dataclass
@@ -70,6 +71,7 @@ from dpsql.numerics.exact_numbers import GRID, compute_root, write_number
 from dpsql.privacy import conversions
 from dpsql.privacy.accountants import (
     Accountant,
+    AddUp,
     Guess,
     RuleAccountant,
     Spent,
@@ -134,6 +136,10 @@ class Zcdp(RuleAccountant):
         order = conversions.find_best_order(epsilon, rest)
         return cls(epsilon, aside + rest, conversions.find_largest_rho(epsilon, rest), aside, order=order)
 
+    @classmethod
+    def find_epsilon(cls, add_up: AddUp, rest: Fraction) -> Fraction:
+        return conversions.find_smallest_epsilon(add_up(lambda event: event.rho), rest)
+
     @property
     def orders(self) -> tuple[Fraction, ...]:
         return () if self.order is None else (self.order,)
@@ -178,6 +184,10 @@ class Gdp(RuleAccountant):
     @classmethod
     def solve(cls, epsilon: Fraction, aside: Fraction, rest: Fraction) -> Self:
         return cls(epsilon, aside + rest, conversions.gaussian_mu(epsilon, rest) ** 2, aside)
+
+    @classmethod
+    def find_epsilon(cls, add_up: AddUp, rest: Fraction) -> Fraction:
+        return conversions.gaussian_epsilon(compute_root(add_up(lambda event: event.mu**2)), rest)
 
     @property
     def speaks(self) -> bool:
@@ -233,6 +243,12 @@ class Rdp(RuleAccountant):
         shares = cls.deal(epsilon, rest).items()
         limits = ((a, conversions.find_renyi_limit(a, epsilon, own)) for a, own in shares)
         return cls(epsilon, aside + rest, aside=aside, curve=tuple((a, b) for a, b in limits if b > 0))
+
+    @classmethod
+    def find_epsilon(cls, add_up: AddUp, rest: Fraction) -> Fraction:
+        sums = ((order, add_up(methodcaller("renyi", order))) for order in RENYI_ORDERS)
+        least = min(total - conversions.find_renyi_limit(order, _NOTHING, rest) for order, total in sums)
+        return max(_NOTHING, least)
 
     @staticmethod
     def deal(epsilon: Fraction, rest: Fraction) -> dict[Fraction, Fraction]:

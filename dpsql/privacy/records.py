@@ -29,7 +29,7 @@ class BudgetState:
     ``spent_epsilon`` is the plain sum over all charges; ``spent_delta`` the sum of the mechanisms' own deltas (under ``basic``:
     of all deltas), limited by ``mechanism_delta``. ``left_epsilon`` is, under every accountant, the largest epsilon of one more
     statement (for a share: that both allow). ``about`` counts further statements at the default epsilon. ``rule_used`` is the
-    used part of the rule of zcdp or gdp, None without a rule. ``rule`` equals it if the rule, not the plain sum, decides how much
+    used part of the accountant's rule, None without one. ``rule`` equals it if the rule, not the plain sum, decides how much
     is left.
     """
 

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from fractions import Fraction
-from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from dpsql.late_dataclass import dataclass
@@ -22,7 +21,7 @@ from dpsql.numerics.exact_numbers import compute_root, write_number
 from dpsql.privacy import conversions
 from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent
 from dpsql.privacy.events import Event, PureDP
-from dpsql.privacy.filters import ACCOUNTANTS, RENYI_ORDERS
+from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.pld import compute_loss, find_cost
 from dpsql.privacy.tradeoff import BesideDelta, TradeOff, from_epsilon_delta, from_profile, gaussian
 from dpsql.report.tables import Figures
@@ -316,10 +315,6 @@ def _guess(loss: BudgetLoss, k: int) -> float:
     return min(1.0, 0.5 + loss.group_curve(k).total_variation / 2)
 
 
-_SIDE_BY_SIDE = ("basic", "zcdp", "gdp")
-"""Accountants shown together with the session's own."""
-
-
 def list_accountants(ledger: Ledger, charges: Charges | None = None) -> Figures:
     """Return columns and rows of ``SHOW ACCOUNTANTS``: the charges so far under each accountant.
 
@@ -332,14 +327,13 @@ def list_accountants(ledger: Ledger, charges: Charges | None = None) -> Figures:
     delta = terms.at_delta
     charges = count_charges(ledger) if charges is None else charges
     rows: list[tuple[str | int | float | bool | None, ...]] = []
-    for name in dict.fromkeys((*_SIDE_BY_SIDE, own)):
-        kind = ACCOUNTANTS[name]
+    for name, kind in ACCOUNTANTS.items():
         held = ledger.accountant if name == own else terms.counted_by(name).open_filter()
         spent = charges.fold(held)
         events = charges.counted_by(kind)
         more = None if events.last is None else held.more(spent, events.last)
-        epsilon = _at_delta(name, events, delta)
-        summed = events.add_up(lambda e: e.basic[1]) if name == "basic" else delta
+        epsilon = _at_delta(kind, events, delta)
+        summed = events.add_up(lambda e: e.basic[1]) if not held.has_rule else delta
         pair = (None if epsilon is None else float(epsilon), float(summed))
         figures = (*pair, held.holds(spent), float(held.fits(spent)), more)
         rows.append((name, name == own, _write_spent(held, events), *figures))
@@ -358,21 +352,12 @@ def _write_spent(held: Accountant, events: Charges) -> str:
     return f"ε={write_number(events.add_up(lambda e: e.basic[0]))}"
 
 
-def _at_delta(name: str, events: Charges, delta: Fraction) -> Fraction | None:
+def _at_delta(kind: type[Accountant], events: Charges, delta: Fraction) -> Fraction | None:
     """Return the epsilon of a list of events at a delta under one accountant; None if it has none."""
-    if name == "basic" or not events.counts:
+    if not issubclass(kind, RuleAccountant) or not events.counts:
         return events.add_up(lambda e: e.basic[0])
     rest = delta - events.add_up(lambda e: e.delta)
-    if rest <= 0:
-        return None
-    if name == "gdp":
-        return conversions.gaussian_epsilon(compute_root(events.add_up(lambda e: e.mu**2)), rest)
-    if name == "zcdp":
-        return conversions.find_smallest_epsilon(events.add_up(lambda e: e.rho), rest)
-    sums = [(a, events.add_up(methodcaller("renyi", a))) for a in RENYI_ORDERS]
-    return max(
-        Fraction(0), min(total - conversions.find_renyi_limit(a, Fraction(0), rest) for a, total in sums)
-    )
+    return kind.find_epsilon(events.add_up, rest) if rest > 0 else None
 
 
 _TRIES = 10

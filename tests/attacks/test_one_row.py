@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import duckdb
@@ -15,9 +16,10 @@ import pytest
 
 import dpsql
 from dpsql.binding.values import lengths, total_expressions
+from dpsql.binding.values.row_functions import ROW_FUNCTIONS, RowFunction
 from dpsql.binding.values.sql_types import Typed
 from dpsql.binding.values.total_expressions import make_total
-from dpsql.errors import PrivacyError
+from dpsql.errors import Error, PrivacyError
 from dpsql.language.dialect import to_sql
 from dpsql.language.statements import parse
 from tests.support.one_row import Composer, Row, worst
@@ -77,6 +79,44 @@ def test_no_composition_is_longer_than_its_public_bound(rows: duckdb.DuckDBPyCon
     wrong, tried = lie(rows, range(250))
     assert not wrong
     assert tried > 160
+
+
+_LITERALS = {"TEXT": ("''", "'a'", "'😀xyz'"), "INTEGER": ("0", "-1", "5", "100")}
+_ODD_LETTERS = [
+    chr(code) * SHORT for code in (0xDF, 0x130, 0x149, 0x390, 0x3B0, 0x1E9E, 0x1F82, 0xFB03, 0xFDFA, 0x10400)
+]
+
+
+def texts_of(function: RowFunction) -> Iterator[str]:
+    """Yield calls of a function of texts: of the column, with several literals where it takes some."""
+    places = [
+        _LITERALS[kinds[0]] if place in function.literal else ("s",)
+        for place, kinds in enumerate(function.arguments)
+        if place
+    ]
+    for given in range(len(places) - function.optional, len(places) + 1):
+        for rest in product(*places[:given]):
+            yield f"{function.row.name}({', '.join(('s', *rest))})"
+
+
+def test_each_function_s_result_is_at_most_as_long_as_its_public_bound() -> None:
+    """Every function that returns a text, so that a new one with a false bound is found."""
+    wrong, tried = [], set()
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t (s VARCHAR)")
+        con.executemany("INSERT INTO t VALUES (?)", [[text] for text in (*worst(SHORT), *_ODD_LETTERS)])
+        for function in (one for one in ROW_FUNCTIONS.values() if one.result.kind == "TEXT"):
+            for text in texts_of(function):
+                try:
+                    typed = lengths.hold(bound(text, Row(SHORT)))
+                except Error:
+                    continue
+                tried.add(function.row.name)
+                query = f"SELECT coalesce(max(length({to_sql(typed.node)})), 0) FROM t"
+                if con.execute(query).fetchall()[0][0] > lengths.length_of(typed):
+                    wrong.append(text)
+    assert not wrong
+    assert len(tried) > 12
 
 
 def test_without_the_check_of_columns_some_are_longer(

@@ -362,12 +362,28 @@ SELECT array_agg(ward) FROM visits
 SELECT bool_and(urgent), bool_or(urgent) FROM visits
 
 -- refused: PRODUCT has no noisy form.
--- hint: write an aggregate that has one, such as a sum, a mean or a quantile.
+-- hint: write SELECT WITH SUBSAMPLE instead of SELECT: it takes this aggregate, on blocks of privacy units.
 SELECT product(cost) FROM visits
 
 -- refused: MAD has no noisy form.
--- hint: write an aggregate that has one, such as a sum, a mean or a quantile.
+-- hint: write SELECT WITH SUBSAMPLE instead of SELECT: it takes this aggregate, on blocks of privacy units.
 SELECT mad(cost) FROM visits
+
+-- refused: a query inside SUBSAMPLE must return one row.
+-- hint: aggregate to one row, or order the rows and keep the first.
+SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 10)) mad(cost) OVER () FROM visits
+
+-- refused: aggregates inside SUBSAMPLE are exact: they take no named arguments.
+-- hint: leave out what follows the columns, such as epsilon => 1.
+SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 10)) AVG(cost, epsilon => 1) FROM (SELECT cost FROM visits)
+
+-- refused: SKEWNESS has no noisy form.
+-- hint: write SELECT WITH SUBSAMPLE instead of SELECT WITH DP: it takes this aggregate, on blocks of privacy units.
+SELECT WITH DP skewness(cost) FROM visits
+
+-- refused: SKEWNESS is not known with STABLE.
+-- hint: SELECT WITH SUBSAMPLE takes any query; STABLE knows IQR, TRIMMED_MEAN, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE.
+SELECT WITH STABLE skewness(cost) FROM visits
 
 -- answered
 SELECT SUM(DISTINCT cost) FROM visits

@@ -12,6 +12,7 @@ from sqlglot import exp
 from dpsql.binding import public_statement
 from dpsql.binding.relations.relation import From
 from dpsql.catalogue.aggregate_names import (
+    BLOCK_CALLS,
     CHOSEN,
     COUNTED,
     ELSEWHERE,
@@ -291,15 +292,19 @@ def choose_selector(
 # -- aggregates without a noisy form -----------------------------------------------------------------------------
 
 
-def refuse_elsewhere(node: exp.Expr) -> None:
+def name_unnoised(node: exp.Expr) -> str | None:
+    """Return the name of an aggregate that has no noisy form; None for other calls."""
+    if isinstance(node, exp.AggFunc):
+        return NO_NOISY_NODES.get(type(node).__name__, node.sql_name())
+    called = isinstance(node, exp.Anonymous) and node.name.upper() in {*INSTEAD_OF, *NO_NOISY_FORM}
+    return node.name.upper() if called else None
+
+
+def refuse_elsewhere(node: exp.Expr, options: Options) -> None:
     """Raise PrivacyError, with an alternative, for an aggregate that has no noisy form."""
     if isinstance(node, exp.IgnoreNulls | exp.RespectNulls | exp.Filter | exp.WithinGroup):
         node = node.this
-    if isinstance(node, exp.AggFunc):
-        name = NO_NOISY_NODES.get(type(node).__name__, node.sql_name())
-    elif isinstance(node, exp.Anonymous) and node.name.upper() in {*INSTEAD_OF, *NO_NOISY_FORM}:
-        name = node.name.upper()
-    else:
+    if (name := name_unnoised(node)) is None:
         return
     argument = node.this if isinstance(node.this, exp.Expr) else next(iter(node.expressions), None)
     if isinstance(argument, exp.Distinct):
@@ -314,9 +319,8 @@ def refuse_elsewhere(node: exp.Expr) -> None:
     written = node.meta.get("called", name).upper() if isinstance(node, exp.AggFunc) else name
     select = node.find_ancestor(exp.Select)
     hint = INSTEAD_OF.get(name, ELSEWHERE).format(x=shown)
-    if name not in INSTEAD_OF and isinstance(node, exp.AggFunc):
-        mode = select.args.get("mode") if select is not None else None
-        given = "SELECT" if mode is None else f"SELECT WITH {mode.name}"
+    if name not in INSTEAD_OF and (isinstance(node, exp.AggFunc) or name.lower() in BLOCK_CALLS):
+        given = "SELECT" if options.mode_node is None else f"SELECT WITH {options.mode.upper()}"
         hint = f"write SELECT WITH SUBSAMPLE instead of {given}: it takes this aggregate, on blocks of privacy units."
     by, whole = node.args.get("expression"), None
     if select is not None and shown != "x" and INSTEAD_OF.get(name) in (COUNTED, CHOSEN):

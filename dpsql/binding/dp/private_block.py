@@ -24,6 +24,7 @@ from dpsql.binding.values.declared_values import list_values
 from dpsql.binding.values.exits import come_back, leave
 from dpsql.binding.values.sql_types import Type, Typed
 from dpsql.catalogue.aggregate_names import names_of
+from dpsql.catalogue.row_names import ROW_WORDS
 from dpsql.errors import BindError, PrivacyError
 from dpsql.exact.exact_query import GroupKey, PublicGroups
 from dpsql.language.advice import nearest_aggregate
@@ -357,7 +358,7 @@ class AggregatingBlock(ABC):
             return found
         if (call := self.call_of(node)) is not None and not isinstance(node, exp.Window):
             return self.aggregate(call)
-        refuse_elsewhere(node)
+        refuse_elsewhere(node, self.options)
         if isinstance(node, exp.Column):
             known = aliases.get(relation.fold(node.name)) if not node.table else None
             if known is not None:
@@ -491,6 +492,8 @@ class AggregatingBlock(ABC):
         if whole is not node and not numeric and not self._has_aggregate(whole):
             one = f"COUNT(DISTINCT {to_sql(whole)}) instead of {to_sql(whole)}"
         what = f"{node.name} must be a group or stand inside an aggregate."
+        if call is not None and call.name.lower() not in ROW_WORDS:
+            return privacy_error(call, f"{call.name.upper()} is not a function here.", f"write {one}.")
         if any(map(self._has_aggregate, items)) and not (grouped is not None and grouped.args.get("all")):
             keys = f"{to_sql(grouped).strip()}, {named}" if grouped is not None else f"GROUP BY {named}"
             return privacy_error(node, what, f"write {one}, or add it to the groups: {keys}.")

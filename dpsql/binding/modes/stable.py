@@ -18,6 +18,7 @@ from typing import ClassVar
 from sqlglot import exp
 
 from dpsql.binding.dp.aggregates import Aggregate, AggregateCall
+from dpsql.binding.dp.budget_split import name_unnoised
 from dpsql.binding.dp.grouping_sets import has_sets
 from dpsql.binding.dp.noisy_block import NOISY_AGGREGATES, NoisyBlock
 from dpsql.binding.dp.private_block import AggregatingBlock
@@ -132,14 +133,15 @@ class StableBlock(NoisyBlock):
     def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
         """Return a list of quantiles unchanged, and other nodes as any block does."""
         call = None if isinstance(node, exp.Window) else opt.call_of(node)
-        if call is not None and call.name not in self.known:
-            noisy = call.name in NOISY_AGGREGATES
-            if noisy or (isinstance(node, exp.AggFunc) and not isinstance(node.parent, exp.Window)):
-                other = "SELECT WITH DP answers it" if noisy else "SELECT WITH SUBSAMPLE takes any query"
-                hint = f"{other}; STABLE knows {', '.join(self.known)}."
-                raise privacy_error(node, f"{call.name} is not known with STABLE.", hint)
-        elif call is not None and (listed := split_quantiles(node, call)):
-            return exp.Array(expressions=[self.above(one, aliases) for one in listed])
+        name = name_unnoised(node) if call is None else call.name
+        if call is not None and name in self.known:
+            if listed := split_quantiles(node, call):
+                return exp.Array(expressions=[self.above(one, aliases) for one in listed])
+        elif name in NOISY_AGGREGATES or (name_unnoised(node) and not isinstance(node.parent, exp.Window)):
+            noisy = name in NOISY_AGGREGATES
+            other = "SELECT WITH DP answers it" if noisy else "SELECT WITH SUBSAMPLE takes any query"
+            hint = f"{other}; STABLE knows {', '.join(self.known)}."
+            raise privacy_error(node, f"{name} is not known with STABLE.", hint)
         return AggregatingBlock.above(self, node, aliases)
 
     def build_operator(self) -> None:

@@ -46,6 +46,7 @@ from dpsql.binding.values.sql_types import (
 )
 from dpsql.binding.values.total_expressions import make_condition, make_total
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME, names_of
+from dpsql.errors import BindError
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
 from dpsql.language.options import Call, call_of
 from dpsql.late_dataclass import dataclass
@@ -422,6 +423,12 @@ def _above(name: str) -> exp.Column:
     return made
 
 
+def refuse_arguments(node: exp.Expr) -> BindError:
+    """Return the refusal of named arguments inside a block."""
+    what = "aggregates inside SUBSAMPLE are exact: they take no named arguments."
+    return bind_error(node, what, "leave out what follows the columns, such as epsilon => 1.")
+
+
 def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tuple[str, Type]:
     """Return the SQL of a total aggregate: numbers as doubles in a safe range, others unchanged; BindError if invalid.
 
@@ -429,7 +436,7 @@ def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tu
     """
     where = write_filter("" if call.where is None else to_sql(make_condition(call.where, names).node))
     if call.named:
-        raise bind_error(call.node, "aggregates inside SUBSAMPLE are exact: they take no options.")
+        raise refuse_arguments(call.node)
     distinct = "DISTINCT " if call.distinct else ""
     if call.name == "COUNT" and (not call.args or call.args[0].is_star):
         return f"COUNT({distinct}*){where}", BIGINT

@@ -25,6 +25,7 @@ from dpsql.binding.relations.exact_aggregates import (
     LIFTED_AGGREGATES,
     Grouped,
     has_exact_aggregate,
+    refuse_arguments,
 )
 from dpsql.binding.relations.fan_out import floor_root, max_unit_rows
 from dpsql.binding.relations.relation import Field, From, Names, Relation, column, column_name, fold
@@ -34,12 +35,13 @@ from dpsql.binding.values.coercion import refuse_order
 from dpsql.binding.values.declared_values import Declared, check_released, list_values
 from dpsql.binding.values.fixed_point import unify_zeros
 from dpsql.binding.values.sql_types import Type, Typed, make_cast
-from dpsql.catalogue.aggregate_names import BLOCK_CALLS
+from dpsql.catalogue.aggregate_names import BLOCK_CALLS, EXACT_AGGREGATES
 from dpsql.catalogue.row_names import CALLED_FUNCTIONS, FILLING_FUNCTIONS, NOT_LISTED
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.advice import nearest_aggregate
 from dpsql.language.dialect import (
     NAME_OF_CLASS,
+    NAMED,
     ROW_OF_CLASS,
     bind_error,
     join_word,
@@ -550,6 +552,8 @@ def _allow(node: exp.Expr) -> None:
     """Refuse constructs not known to depend on the block's rows alone."""
     if isinstance(node, exp.Anonymous):
         name = node.name.lower()
+        if name.startswith(NAMED):
+            raise refuse_arguments(node)
         in_from = isinstance(node.parent, exp.Table) and name in _FROM_FUNCTIONS
         if name not in _NAMED and not (in_from and _literals(node.expressions)):
             why, near = NOT_LISTED.get(name), nearest_aggregate(name)
@@ -592,6 +596,13 @@ def _own(select: exp.Select) -> Iterator[exp.Expr]:
         yield from item.walk(prune=lambda n: isinstance(n, exp.Query))
 
 
+def _is_aggregate(node: exp.Expr) -> bool:
+    """Return whether a call is an aggregate, also one that sqlglot has no class for."""
+    return isinstance(node, exp.AggFunc) or (
+        isinstance(node, exp.Anonymous) and node.name.lower() in EXACT_AGGREGATES
+    )
+
+
 def _one_row(select: exp.Select) -> None:
     limit = select.args.get("limit")
     if limit is not None and isinstance(limit.expression, exp.Literal) and limit.expression.name == "1":
@@ -599,7 +610,7 @@ def _one_row(select: exp.Select) -> None:
     own = list(_own(select))
     windowed = {id(node.this) for node in own if isinstance(node, exp.Window)}
     windowed |= {id(n.this) for n in own if isinstance(n, exp.Filter | exp.IgnoreNulls) and id(n) in windowed}
-    aggregates = any(isinstance(node, exp.AggFunc) and id(node) not in windowed for node in own)
+    aggregates = any(_is_aggregate(node) and id(node) not in windowed for node in own)
     if not select.args.get("group") and (aggregates or select.args.get("from_") is None):
         return
     raise refuse_many_rows(select)

@@ -101,10 +101,10 @@ PrivacyError: repeat can't be used on private rows: its cost depends on the valu
 -- case: stats
 SELECT stats(age) FROM visits
 ----
-PrivacyError: age must be a group or stand inside an aggregate.
+PrivacyError: STATS is not a function here.
   1 |   SELECT stats(age) FROM visits
-                     ^^^
-Hint: write AVG(age), or group by it and count the rows.
+               ^^^^^^^^^^
+Hint: write AVG(age).
 ====
 -- case: a literal beyond all floats
 SELECT COUNT(*) FROM visits WHERE age < 1e999

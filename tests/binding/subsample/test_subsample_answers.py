@@ -57,6 +57,9 @@ LIFTED = [
 SINGLE = [
     (f"{NUMBER} AVG(d) AS a FROM (SELECT x - LAG(x) OVER (ORDER BY y) AS d FROM t)", 0, 20),
     (f"{NUMBER} MAX(n) AS a FROM (SELECT DISTINCT x AS n FROM t)", 97, 8),
+    (f"{NUMBER} mad(x) AS a FROM t", 25, 6),
+    (f"{NUMBER} entropy(site) AS a FROM t", 1.5, 0.2),
+    (f"{NUMBER} geomean(x + 1) AS a FROM t", 38, 8),
 ]
 
 
