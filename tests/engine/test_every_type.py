@@ -15,20 +15,11 @@ import pyarrow.feather
 import pytest
 
 import dpsql
+from tests.support.policies import budget, table, write_policy
 
 pd = pytest.importorskip("pandas")
 
-BARE = """
-[budget]
-epsilon = 1e9
-default_epsilon = 1e6
-delta = 0.1
-default_delta = 1e-6
-[tables.t]
-privacy_unit = "uid"
-max_rows = 5
-max_groups = 5
-"""
+BARE = write_policy(budget(1e9, 0.1, 1e6, 1e-6, accountant=None), t=table("uid", None, 5, {"max_rows": 5}))
 N = 12
 DAY, MOMENT = datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1, 10)
 HALVES = [[np.float16(1)]] * N

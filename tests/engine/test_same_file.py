@@ -16,14 +16,9 @@ from dpsql.errors import PolicyError
 from dpsql.ledger import state_files
 from dpsql.policy.model import Policy
 from tests.support import inside
+from tests.support.policies import budget, table, write_policy
 
-POLICY = """
-[budget]
-epsilon = 1000
-[tables.visits]
-privacy_unit = "person"
-max_rows = 1
-"""
+POLICY = write_policy(budget(1000, accountant=None), visits=table("person", None, None, {"max_rows": 1}))
 OTHER = """
 [tables.plans]
 public = true

@@ -10,6 +10,7 @@ from dpsql.catalogue.aggregate_names import MODES
 from dpsql.language.advice import find_mode
 from dpsql.language.dialect import mode_clauses, spell_statement
 from dpsql.language.statements import parse
+from tests.support.policies import budget, table, write_policy
 
 
 def spelling(text: str) -> str:
@@ -119,12 +120,7 @@ def test_the_mode_of_a_text() -> None:
     assert find_mode("SELECT 1") == "DP"
 
 
-BARE = """
-[budget]
-epsilon = 10
-[tables.t]
-privacy_unit = "ROW"
-"""
+BARE = write_policy(budget(10, accountant=None), t=table("ROW"))
 
 
 @pytest.mark.parametrize(

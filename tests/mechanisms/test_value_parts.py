@@ -21,24 +21,13 @@ from dpsql.mechanisms.histograms import DistinctCount
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
 from tests.support.parts import count_parts
+from tests.support.policies import budget, table, write_policy
 
-POLICY = """
-[budget]
-epsilon = 1e9
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1e6
-default_delta = 1e-6
-[tables.t]
-privacy_unit = "who"
-max_rows_per_group = 3
-max_groups = 2
-[tables.t.columns]
-ward = { values = ["A", "B", "it's"] }
-[tables.plain]
-source = "t"
-privacy_unit = "ROW"
-"""
+POLICY = write_policy(
+    budget(1e9, 0.5, 1e6, 1e-6),
+    t=table("who", 3, 2, ward=["A", "B", "it's"]),
+    plain=table("ROW", None, None, {"source": "t"}),
+)
 STATEMENTS = [
     *(f"SELECT COUNT(DISTINCT {column}) FROM t" for column in ("note", "y", "d", "k", "span", "list")),
     "SELECT COUNT(DISTINCT y) FROM plain",

@@ -1,15 +1,13 @@
-"""Every number of the published vectors of stability, and the textbook's own rules, priced: some exceed their claim."""
+"""Published vectors of stability: radii, distances, and the textbook's sampling."""
 
 from __future__ import annotations
 
 import ast
 import functools
 import itertools
-import json
 import math
 from collections import Counter
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,15 +29,10 @@ from dpsql.mechanisms.ptr.stability_test import (
     measure_votes_radius,
 )
 from dpsql.mechanisms.subsample.blocks import Participation, compute_textbook_sampling
+from tests.support.vectors import vectors
 
 AR, SUB = Neighbours.ADD_REMOVE, Neighbours.SUBSTITUTE
 STEPS = 64  # grid steps per unit of log2, for noise that is added to a logarithm
-
-
-def vectors(name: str) -> Any:
-    return json.loads(
-        (Path(__file__).parents[1] / "published" / "vectors" / f"vectors_{name}.json").read_text()
-    )
 
 
 class Case(dict):  # type: ignore[type-arg]
@@ -63,12 +56,6 @@ Law = tuple[float, int | None]
 """The chance of passing, and where the released logarithm lies (in steps); None: another answer altogether."""
 
 
-def beyond(distance: float, threshold: float, epsilon: float) -> float:
-    """Pr[distance + Laplace(1 / epsilon) > threshold]."""
-    gap = epsilon * (threshold - distance)
-    return 0.5 * math.exp(-gap) if gap >= 0 else 1 - 0.5 * math.exp(gap)
-
-
 @functools.cache
 def overlap(ratio: float, shift: int, scale: float, growth: float) -> float:
     """Sum of max(p - growth * ratio * q, 0) over two discrete Laplace laws that lie ``shift`` steps apart."""
@@ -87,54 +74,6 @@ def excess(a: Law, b: Law, scale: float, epsilon: float) -> float:
     return null + a[0] * overlap(round(b[0] / a[0], 12), abs(a[1] - b[1]), scale, growth)
 
 
-def near_pairs(top: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Distances in both discretisations of two neighbours whose ranges lie within a factor of two."""
-    level = range(1, top)
-    return [
-        ((a, b), (a + da, b + db))
-        for a, b in itertools.product(level, level)
-        for da, db in itertools.product((-1, 0, 1), repeat=2)
-        if a + da >= 1 and b + db >= 1 and max(a, b, a + da, b + db) > 1
-    ]
-
-
-@pytest.mark.parametrize(
-    "case", list(map(Case, vectors("ptr_privacy"))), ids=lambda c: f"epsilon {dict(c)['eps']}"
-)
-def test_the_printed_and_the_repaired_threshold(case: Case) -> None:
-    """Scale tests two discretisations and answers where one passes. Two tables far apart have distance 1 in both."""
-    epsilon, delta = case["eps"], case["delta"]
-    printed, repaired = 1 + math.log(1 / delta), 1 + math.log(1 / delta) / epsilon
-    assert case["seed_threshold"] == pytest.approx(printed)
-    assert case["fixed_threshold"] == pytest.approx(repaired)
-    assert case["pass_prob_per_test_at_A0_1"] == pytest.approx(beyond(1, printed, epsilon))
-
-    def passing(distances: tuple[int, int], threshold: float) -> float:
-        return 1 - math.prod(1 - beyond(a, threshold, epsilon) for a in distances)
-
-    far = passing((1, 1), printed), passing((1, 1), repaired)
-    assert case["delta_actual_seed_at_4eps"] == pytest.approx(far[0], rel=1e-6)
-    exceeds = far[0] > delta
-    assert exceeds is (epsilon < 1)  # the printed rule breaks its promise wherever epsilon is below 1
-    scale = STEPS / epsilon
-    top = min(int(repaired) + 8, 34)
-    for times in (2, 3, 4):
-        worst = far[1]
-        for x, y in near_pairs(top) if times == 2 and epsilon >= 0.5 else ():
-            a, b = ((passing(d, repaired), at) for d, at in ((x, 0), (y, STEPS)))
-            worst = max(worst, excess(a, b, scale, times * epsilon))
-        assert worst == pytest.approx(case[f"delta_fixed_at_{times}eps"], rel=1e-4)
-    # the worst pair of all is the far one, at distance 1 in both discretisations and on both sides
-    assert (
-        ast.literal_eval(case["seed_worst"]) == ast.literal_eval(case["worst_at_2eps"]) == (1, 1, 1, 1, "far")
-    )
-    assert case["maxvariant_delta_at_2eps"] == pytest.approx(beyond(1, repaired, epsilon), rel=1e-6)
-    for name, threshold in (("log1d", math.log(1 / delta)), ("log1_2d", math.log(1 / (2 * delta)))):
-        single = beyond(0, threshold / epsilon, epsilon)
-        assert case[f"adist_delta_at_eps_thr_{name}"] == pytest.approx(single, rel=1e-6)
-    case.used()
-
-
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(2)])
 def test_what_is_shipped_keeps_its_promise_where_the_printed_rule_does_not(epsilon: Fraction) -> None:
     """One test of the larger distance, with the optimal chances, then the noise: (2 epsilon, delta) for all pairs."""
@@ -150,28 +89,6 @@ def test_what_is_shipped_keeps_its_promise_where_the_printed_rule_does_not(epsil
         less = max(less, excess((p, 0), (q, STEPS), scale, 1.5 * float(epsilon)))
     assert worst <= float(delta) * (1 + 1e-6)
     assert less > float(delta) * 100  # the control: a smaller claim would be false, and the search shows it
-
-
-@pytest.mark.parametrize("case", list(map(Case, vectors("ptr_optimal")["ptr_test_comparison"])))
-def test_what_each_test_needs(case: Case) -> None:
-    """The optimal and the Gaussian one are compared in test_ptr.py; the two Laplace ones are the textbook's."""
-    epsilon, delta, release = case["eps_test"], case["delta"], case["eps_release"]
-    for p in (0.5, 0.99, 0.999999):
-        needed = Case(case[f"A_needed_pass_prob_{p}"])
-        for name, small in (("laplace_tight", 2 * delta), ("laplace_seed_fixed", delta)):
-            threshold = 1 + math.log(1 / small) / epsilon
-            assert needed[name] == math.ceil(threshold + math.log(1 / (2 * (1 - p))) / epsilon)
-        test = OptimalTest(Fraction(str(epsilon)), Fraction(str(delta)))
-        assert needed["optimal"] == test.needed(p) + 1 <= needed["laplace_tight"]
-        assert needed["gaussian_same_zCDP"] < needed["optimal"]
-        needed.used()
-    law = [float(test.probability(r)) for r in range(test.cap + 2)]
-    scale = STEPS / release
-    worst = law[0]
-    for p, q in itertools.chain(itertools.pairwise(law), itertools.pairwise(law[::-1])):
-        worst = max(worst, excess((p, 0), (q, STEPS), scale, epsilon + release))
-    assert worst == pytest.approx(case["worst_HS_at_total_eps"], rel=1e-3)
-    case.used()
 
 
 # --- distances
@@ -297,38 +214,3 @@ def test_what_the_textbooks_sampling_costs(case: Case) -> None:
     assert case["partition_blocks_unanimous"] == math.ceil(lead)
     assert case["partition_blocks_gap_quarter"] == math.ceil(4 * lead)
     case.used()
-
-
-# --- sensitivities of combiners
-
-
-@pytest.mark.parametrize("case", list(map(Case, vectors("aggregators"))), ids=lambda c: f"{dict(c)['k']}")
-def test_bounds_of_the_combiners(case: Case) -> None:
-    """The closed forms; test_subsample.py finds the same by trying everything."""
-    k, m = case["k"], case["trimmed_each_side"]
-    assert Fraction(case["trimmed"]) == Fraction(case["trimmed_bound"]) == Fraction(1, k - 2 * m)
-    limits = Fraction(1) if k == 2 * m + 1 else Fraction(m + 1, k)
-    assert Fraction(case["winsorised"]) <= Fraction(case["winsorised_bound"]) == limits
-    assert (Fraction(case["winsorised"]) > Fraction(1, k)) is (m > 0)  # what the naive noise is made for
-    assert Fraction(case["median"]) == 1
-    case.used()
-
-
-@pytest.mark.parametrize("epsilon", [0.5, 1.0])
-def test_the_printed_winsorised_mean_exceeds_its_claim(epsilon: float) -> None:
-    """Limits taken from the results, noise for range / k: the exact loss of the Laplace mechanism over all neighbours."""
-    for k, m in ((5, 1), (8, 2), (8, 3)):
-        grid = (0, 1, 2)
-
-        def mean(z: tuple[int, ...], k: int = k, m: int = m) -> Fraction:
-            ranked = sorted(z)
-            return Fraction(sum(min(max(v, ranked[m]), ranked[k - m - 1]) for v in z), 2 * k)
-
-        moves = max(
-            abs(mean((*rest, a)) - mean((*rest, b)))
-            for rest in itertools.combinations_with_replacement(grid, k - 1)
-            for a in grid
-            for b in grid
-        )
-        loss = float(moves) / (1 / k / epsilon)
-        assert loss == pytest.approx((m + 1) * epsilon)  # claimed was epsilon

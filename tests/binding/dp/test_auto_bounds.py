@@ -12,24 +12,14 @@ import pytest
 
 import dpsql
 from dpsql.exact.exact_query import Exact, write_bounded_rows
+from tests.support.policies import budget, table, write_policy
 
 AUTO = "contribution_bounds_per_row => AUTO"
 
-POLICY = """
-[budget]
-epsilon = 1000
-delta = 0.000001
-default_epsilon = 1
-
-[tables.t]
-privacy_unit = "id"
-max_rows = 1
-max_groups = 1
-columns.id = {}
-columns.age = { bounds = [17, 90] }
-columns.free = {}
-columns.g = { values = [0, 1] }
-"""
+POLICY = write_policy(
+    budget(1000, 1e-6, 1, accountant=None),
+    t=table("id", None, 1, {"max_rows": 1}, id={}, age=(17, 90), free={}, g=[0, 1]),
+)
 
 
 @pytest.fixture

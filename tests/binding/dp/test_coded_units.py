@@ -28,24 +28,12 @@ from tests.support import inside
 from tests.support.hostile import FORMS, TABLES, written
 from tests.support.hostile import POLICY as HOSTILE
 from tests.support.moves import make_reader
+from tests.support.policies import budget, table, write_policy
 
-POLICY = """
-[budget]
-epsilon = 1e9
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1e6
-default_delta = 1e-6
-[tables.t]
-privacy_unit = "u"
-max_rows_per_group = 3
-max_groups = 2
-[tables.t.columns]
-ward = { values = ["A", "B", "it's"] }
-k = { values = [0, 1, 2, 3] }
-x = { bounds = [-3, 10] }
-y = { bounds = [0, 1] }
-"""
+POLICY = write_policy(
+    budget(1e9, 0.5, 1e6, 1e-6),
+    t=table("u", 3, 2, ward=["A", "B", "it's"], k=[0, 1, 2, 3], x=(-3, 10), y=(0, 1)),
+)
 
 SHAPES = [
     "SELECT COUNT(*), COUNT(x), SUM(x), AVG(y) FROM t",

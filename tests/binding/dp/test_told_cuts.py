@@ -9,28 +9,22 @@ import pytest
 
 import dpsql
 from dpsql import BindError, Policy, PrivacyError, Session
+from tests.support.policies import budget, table, write_policy
 
-POLICY = """
-[budget]
-epsilon = 100000
-delta = 1e-4
-default_epsilon = 100
-default_delta = 1e-6
-[tables.trips]
-privacy_unit = "plane"
-max_rows_per_group = 5
-max_groups = 2
-[tables.trips.columns]
-plane = { type = "VARCHAR" }
-place = { type = "VARCHAR", values = ["A", "B", "C"] }
-air = { type = "VARCHAR" }
-line = { type = "VARCHAR" }
-late = { type = "BIGINT", bounds = [0, 60] }
-[tables.lines]
-public = true
-[tables.lines.columns]
-line = { type = "VARCHAR" }
-"""
+POLICY = write_policy(
+    budget(100000, 1e-4, 100, 1e-6, accountant=None),
+    trips=table(
+        "plane",
+        5,
+        2,
+        plane={"type": "VARCHAR"},
+        place={"type": "VARCHAR", "values": ["A", "B", "C"]},
+        air={"type": "VARCHAR"},
+        line={"type": "VARCHAR"},
+        late={"type": "BIGINT", "bounds": [0, 60]},
+    ),
+    lines=table(None, None, None, {"public": True}, line={"type": "VARCHAR"}),
+)
 PLANES, TRIPS = 200, 20
 _N = PLANES * TRIPS
 DATA = {

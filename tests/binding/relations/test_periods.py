@@ -12,40 +12,17 @@ import dpsql
 from dpsql.errors import Error
 from dpsql.owner.policy_check import check_policy
 from dpsql.policy.model import list_untyped
+from tests.support.policies import budget, table, write_policy
 
-POLICY = """
-[budget]
-epsilon = 1e30
-delta = 0.999
-accountant = "basic"
-default_epsilon = 1e9
-default_delta = 1e-9
-
-[tables.visits]
-privacy_unit = "pid"
-privacy_period = "date_trunc('month', day)"
-max_rows_per_group = 9
-max_groups = 9
-columns.x = { bounds = [0, 100] }
-[tables.labs]
-privacy_unit = "pid"
-privacy_period = "DATE_TRUNC('MONTH', day)"
-max_rows = 9
-[tables.items]
-privacy_unit = "vid -> visits.vid, pid"
-max_rows = 9
-[tables.weekly]
-privacy_unit = "pid"
-privacy_period = "date_trunc('week', day)"
-max_rows = 9
-[tables.whole]
-privacy_unit = "pid"
-max_rows = 9
-[tables.zoned]
-privacy_unit = "pid"
-privacy_period = "date_trunc('month', day)"
-max_rows = 9
-"""
+POLICY = write_policy(
+    budget(1e30, 0.999, 1e9, 1e-9),
+    visits=table("pid", 9, 9, {"privacy_period": "date_trunc('month', day)"}, x=(0, 100)),
+    labs=table("pid", None, None, {"privacy_period": "DATE_TRUNC('MONTH', day)", "max_rows": 9}),
+    items=table("vid -> visits.vid, pid", None, None, {"max_rows": 9}),
+    weekly=table("pid", None, None, {"privacy_period": "date_trunc('week', day)", "max_rows": 9}),
+    whole=table("pid", None, None, {"max_rows": 9}),
+    zoned=table("pid", None, None, {"privacy_period": "date_trunc('month', day)", "max_rows": 9}),
+)
 DATA = """
 CREATE TABLE visits AS FROM (VALUES (1, 10, DATE '2020-01-02', 5), (1, 10, '2020-01-09', 6), (1, 10, '2020-02-02', 7),
     (2, 12, '2020-01-05', 8), (NULL, 13, '2020-01-05', 9), (2, 14, NULL, 10)) AS t(pid, vid, day, x);

@@ -14,21 +14,11 @@ import dpsql
 from dpsql.mechanisms.fast import candidate_scores, column_counts
 from dpsql.mechanisms.fast.thresholds import HistogramQuery
 from tests.support import inside
+from tests.support.policies import budget, table, write_policy
 
-POLICY = """
-[budget]
-epsilon = 1e9
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1e6
-[tables.t]
-privacy_unit = "ROW"
-[tables.t.columns]
-i = { bounds = [0, 50] }
-v = { bounds = [0, 50] }
-[tables.c]
-public = true
-"""
+POLICY = write_policy(
+    budget(1e9, 0.5, 1e6), t=table("ROW", i=(0, 50), v=(0, 50)), c=table(None, None, None, {"public": True})
+)
 
 
 @pytest.fixture(scope="module")

@@ -13,22 +13,13 @@ from dpsql.mechanisms.base import watch_progress
 from dpsql.mechanisms.subsample.blocks import BlockQueries, LiftedBlocks
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
+from tests.support.policies import budget, table, write_policy
 
-POLICY = """
-[budget]
-epsilon = 1e9
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1e6
-default_delta = 1e-6
-[tables.t]
-privacy_unit = "u"
-max_rows = 2
-[tables.t.columns]
-x = { bounds = [0, 100] }
-[tables.named]
-public = true
-"""
+POLICY = write_policy(
+    budget(1e9, 0.5, 1e6, 1e-6),
+    t=table("u", None, None, {"max_rows": 2}, x=(0, 100)),
+    named=table(None, None, None, {"public": True}),
+)
 
 
 @pytest.fixture(scope="module")

@@ -13,17 +13,11 @@ from dpsql.binding.values.sql_types import BIGINT, DOUBLE, Bounds, Typed
 from dpsql.language.dialect import expression_of
 from dpsql.mechanisms.base import SALT
 from tests.support import inside
+from tests.support.policies import budget, table, write_policy
 
-POLICY = """
-[budget]
-epsilon = 10
-default_epsilon = 1
-[tables.t]
-privacy_unit = "u"
-max_rows = 300
-[tables.t.columns]
-z = { bounds = [-1000, 1000] }
-"""
+POLICY = write_policy(
+    budget(10, None, 1, accountant=None), t=table("u", None, None, {"max_rows": 300}, z=(-1000, 1000))
+)
 TABLE = """
 CREATE TABLE t AS SELECT n % 2000 AS u, CASE (n * 7919 // 2000) % 3 WHEN 0 THEN 1e16 WHEN 1 THEN 1.0 ELSE -1e16 END AS x,
     SIN(n) * 1000 AS z, (n % 100)::INTEGER AS i FROM range(400_000) AS r(n)

@@ -1,14 +1,12 @@
-"""Radii of quantiles, modes, argmaxes, gaps and votes against exhaustive search and the published vectors."""
+"""Radii of quantiles, modes, argmaxes, gaps and votes against exhaustive search."""
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections import Counter
 from collections.abc import Hashable
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,9 +23,6 @@ from dpsql.mechanisms.ptr.stability_test import (
 )
 from tests.support.exhaustive import Table, distances, edits_to_another_answer, neighbours, tables
 
-VECTORS = json.loads(
-    (Path(__file__).parents[2] / "published" / "vectors" / "vectors_stability.json").read_text()
-)
 AR, SUB = Neighbours.ADD_REMOVE, Neighbours.SUBSTITUTE
 FAR = 10**6
 
@@ -49,15 +44,6 @@ def mode_of(x: object, relation: Neighbours = AR) -> int:
     if len(counts) == 1:
         return measure_mode_radius(counts[0][1], 0, False, relation)
     return measure_mode_radius(counts[0][1], counts[1][1], counts[1][0] > counts[0][0], relation)
-
-
-@pytest.mark.parametrize("case", VECTORS["vectors"])
-def test_equals_published_radii(case: dict) -> None:
-    for p, name in ((Fraction(1, 2), "median"), (Fraction(3, 4), "q3")):
-        assert quantile_of(case["x"], p) == case[f"d_{name}_addrem"]
-        assert quantile_of(case["x"], p, SUB) == case[f"d_{name}_sub"]
-    assert mode_of(case["x"]) == case["d_mode_addrem"]
-    assert mode_of(case["x"], SUB) == case["d_mode_sub"]
 
 
 def quantile(p: Fraction, table: Table) -> Hashable:
@@ -136,19 +122,6 @@ def test_gap_radius_needs_the_middle_only() -> None:
                 first = max(1, n // 2 - cap - 2)
                 last = min(n, n // 2 + cap + 3)
                 assert measure_gap_radius(n, first, values[first - 1 : last], bound, cap) == min(whole, cap)
-
-
-def test_book_example() -> None:
-    """Zeros in a majority of one against values of a million: stable under add/remove, not under
-    substitution.
-    """
-    half = 10
-    x = [0] * (half + 1) + [10**6] * half
-    y = [0] * half + [10**6] * half
-    expected = VECTORS["dwork_roth_7_2_example"]
-    assert quantile_of(x, Fraction(1, 2)) == expected["d_x_addrem"]
-    assert quantile_of(y, Fraction(1, 2)) == expected["d_y_addrem"]
-    assert quantile_of(x, Fraction(1, 2), SUB) == expected["d_x_sub"]
 
 
 def argmax(rows: Table, bound: int) -> Hashable:

@@ -199,12 +199,6 @@ def test_published_probabilities() -> None:
         assert float((weight * alive).sum()) == pytest.approx(case["none"], abs=1.5 / m)
 
 
-def test_published_splits() -> None:
-    for row in VECTORS["budget_split_eps1"]:
-        e1, _ = split_epsilon(Fraction(1), row["c"], row["kind"] == "monotone")
-        assert float(e1) == pytest.approx(row["eps1_frac"], rel=1e-3)
-
-
 def test_the_centre_makes_ties_even() -> None:
     for noise in (
         ThresholdNoise(10, Fraction(1, 10), Fraction(1, 10), 1, True),

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import json
 import math
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -35,7 +33,6 @@ from dpsql.mechanisms.subsample.blocks import (
     Participation,
     PythonBlocks,
     StableMode,
-    compute_textbook_sampling,
     count_votes,
     read_vote,
 )
@@ -43,7 +40,6 @@ from dpsql.mechanisms.subsample.subsample import BlockMedian, ResultRange, Subsa
 from dpsql.noise.entropy import Entropy
 from tests.support.goodness import fixed
 
-VECTORS = Path(__file__).parents[2] / "published" / "vectors"
 ONE = Fraction(1)
 SMALL = Fraction(1, 50)
 TINY = Fraction(1, 10**6)
@@ -128,20 +124,6 @@ def test_stable_mode_releases_the_exact_vote() -> None:
     assert mode.combine([["a", "b"]] * 60, None, Entropy(), 0.95)[0]["m"].to_pylist() == [["a", "b"]]
     defaulted = StableMode("m", OptimalTest(ONE, TINY), default="none")
     assert defaulted.combine([None] * 60, pa.string(), Entropy(), 0.95)[0]["m"].to_pylist() == ["none"]
-
-
-@pytest.mark.parametrize("case", json.loads((VECTORS / "vectors_stability.json").read_text())["a_samp"])
-def test_published_block_counts_and_textbook_runs(case: dict) -> None:
-    epsilon, delta = (Fraction(str(case[name])) for name in ("eps", "delta"))
-    q, runs = compute_textbook_sampling(epsilon, delta, case["n"])
-    assert float(q) == pytest.approx(case["q"], rel=1e-12)
-    assert runs == case["m"]
-    sampling = Participation("SELECT 1 AS most", q, runs)
-    assert sampling.cap == case["cap_2mq"]
-    assert sampling.failure < Fraction(1, 10**70)
-    # the published figures are for the Laplace test; the optimal one needs a little less, never more
-    needed = 2 * (OptimalTest(epsilon, delta).needed(0.99) + 1)
-    assert 0.75 * case["partition_blocks_unanimous"] < needed <= case["partition_blocks_unanimous"] + 1
 
 
 # --- noisy mode
