@@ -1,11 +1,12 @@
 """The noise of a block's moments: Laplace noise by shares, Gaussian noise of one calibration, or the better of the two.
 
-With Laplace noise, each aggregate divides its share of epsilon into equal parts for its moments.
+With Laplace noise, each aggregate divides its share of epsilon into equal parts for its moments. A moment that several
+aggregates need is released once, with all of their parts.
 
 Gaussian noise is calibrated once, for all moments of the block: the shares of epsilon are shares of the joint squared mu.
 Moment i, which one unit moves by Δ_i in L2, has deviation ``Δ_i / (mu * sqrt(share_i))``, with the mu of (epsilon, delta)
-by the analytic formula. A moment that several aggregates need has all of their shares. This has about sqrt(k) times less
-noise than k moments of (epsilon / k, delta / k) each.
+by the analytic formula. A moment that several aggregates need has all of their shares, too. This has about sqrt(k) times
+less noise than k moments of (epsilon / k, delta / k) each.
 
 ``noise = AUTO`` takes the noise with the smaller expected error, by the geometric mean over all moments, at equal cost.
 Neither costs more than the requested epsilon (and delta), and in the currency of the session's accountant (rho, or mu under
@@ -123,14 +124,15 @@ class NoiseMaker:
                 yield DealtMoment(aggregate.name, moment.name, amount / parts, parts, *reach)
 
     def add_laplace(self, dealt: Dealt) -> MomentNoise:
-        """Return moments with Laplace noise, each of its part of the aggregate's share."""
-        found = {}
-        for moment in self.list_moments(dealt, gaussian=False):
-            reach = moment.sensitivity, moment.groups
-            price = partial(DiscreteLaplace, sensitivity=moment.sensitivity, count=moment.groups)
-            noise = LaplaceNoise(moment.part.find_epsilon(price), *reach)
-            found[moment.aggregate, moment.column] = Statistic(moment.column, noise)
-        return MomentNoise(found)
+        """Return moments with Laplace noise; one that several aggregates need has all of their parts."""
+
+        def make(moments: Sequence[DealtMoment]) -> Noise:
+            reach = moments[0].sensitivity, moments[0].groups
+            price = partial(DiscreteLaplace, sensitivity=reach[0], count=reach[1])
+            whole = sum((moment.part.total for moment in moments), Fraction(0))
+            return LaplaceNoise(replace(moments[0].part, total=whole).find_epsilon(price), *reach)
+
+        return self._add_by_column(dealt, make, gaussian=False)
 
     def add_gaussian(self, dealt: Dealt, epsilon: Fraction, delta: Fraction, blocks: int = 1) -> MomentNoise:
         """Return moments with Gaussian noise that is calibrated for all of them, in all blocks, at (epsilon, delta)."""
@@ -158,10 +160,12 @@ class NoiseMaker:
 
         return self._add_by_column(dealt, make)
 
-    def _add_by_column(self, dealt: Dealt, make: Callable[[Sequence[DealtMoment]], Noise]) -> MomentNoise:
+    def _add_by_column(
+        self, dealt: Dealt, make: Callable[[Sequence[DealtMoment]], Noise], gaussian: bool = True
+    ) -> MomentNoise:
         """Return moments with one noise for each column, of all shares of it."""
         columns: dict[str, list[DealtMoment]] = {}
-        for moment in self.list_moments(dealt, gaussian=True):
+        for moment in self.list_moments(dealt, gaussian):
             columns.setdefault(moment.column, []).append(moment)
         found: dict[tuple[str, str], Statistic] = {}
         for column, moments in columns.items():
