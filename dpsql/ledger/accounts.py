@@ -134,6 +134,7 @@ class Account:
         self._last = ""
         self._charged = False
         self._sums: dict[str, list[FilterState]] = {text: open_states(text) for text in limits}
+        self._known: dict[tuple[object, ...], dict[tuple[Spent, ...], BudgetState]] = {}
 
     @property
     def terms(self) -> Terms:
@@ -188,6 +189,14 @@ class Account:
             raise damaged_error("its sums are not those of its terms")
         states = [state for text in self._ruling() for state in self._sums[text]]
         return [state for state in states if state.whose in (None, analyst)]
+
+    def find_known(self, policy: Policy | None, analyst: str | None) -> dict[tuple[Spent, ...], BudgetState]:
+        """Return the states of the budget of a period that were made before, by the sums of :meth:`filters`."""
+        said = None if policy is None else (policy.budget.default_epsilon, policy.budget.answers)
+        found = self._known.setdefault((said, analyst, self.terms.at_delta, *self._ruling()), {})
+        if len(found) > _MOST_KNOWN:
+            found.clear()
+        return found
 
     def find_excess(
         self, analyst: str | None, *events: Event, debit: Event | None = None
@@ -392,6 +401,7 @@ class Account:
         return account
 
 
+_MOST_KNOWN = 10_000
 _NOTICES = 100
 _MORE = "earlier notices are in the log"
 _MOST_LIMITS = 4
@@ -473,8 +483,10 @@ def make_budget_state(
         return _make_state(account, policy, analyst, tuple(after), debit)
     events, states = tuple(after), account.filters(analyst)
     both = events if debit is None else (*events, debit)
+    for one in states:
+        one.bring_up_to_date()
     cuts = [cut for state in states for cut in state.cuts]
-    known: dict[tuple[Spent, ...], BudgetState] = {}
+    known: dict[tuple[Spent, ...], BudgetState] = {} if both else account.find_known(policy, analyst)
     found: list[tuple[tuple[int, int], BudgetState]] = []
     for low, high in list_segments([*cuts, *find_all_cuts(both)], domain):
         sums = tuple(state.after(both if state.whose else events, low) for state in states)
