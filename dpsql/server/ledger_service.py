@@ -15,6 +15,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -218,11 +219,14 @@ class LedgerService:
         self._told_state: tuple[int, BudgetState] | None = None
         self._untold: list[tuple[int, str, str]] = []
         self._unkept: list[Callable[[], None]] = []
+        self._holding = ExitStack()
+        """Releases this worker's hold on the drawing of releases."""
         self.begin()
 
     def begin(self) -> None:
         """Begin a request, and reset its counts."""
         self._calls = self._writes = 0
+        self._holding.close()
 
     def call(self, method: str, head: dict[str, Any], payload: bytes, may_pay: bool) -> Message:
         """Answer one call of :class:`~dpsql.server.worker.LedgerProxy`; :meth:`finish_call` follows. Never raises.
@@ -274,6 +278,7 @@ class LedgerService:
         """
         settled = []
         with self._lock:
+            self._holding.close()
             for number, ticket in list(self._open.items()):
                 try:
                     used = self.ledger.settle_left(ticket)
@@ -390,6 +395,19 @@ class LedgerService:
 
     # -- releases -------------------------------------------------------------------------------------------------
 
+    def _hold(self) -> Message:
+        """Send whether the worker may draw releases now: no other session does until :meth:`_free`, or its request's end."""
+        self.ledger.check_publisher()
+        try:
+            self._holding.enter_context(self.ledger.hold_releases(_refuse_to_wait))
+        except _BusyError:
+            return _answer(held=False)
+        return _answer(held=True)
+
+    def _free(self) -> Message:
+        self._holding.close()
+        return _answer()
+
     def _publish(
         self, name: str, text: str, payload: bytes, over: str | None = None, kept: object = None
     ) -> Message:
@@ -504,7 +522,7 @@ _FIELDS |= {
 """Reads the arguments of calls, which a worker under an attacker's control may have made."""
 _NAMES = (
     "reserve debit progress settle refuse replay asked terms state excess count entries tabulate "
-    "publish releases release"
+    "publish releases release hold free"
 )
 _Call = tuple[Callable[..., Message], list[tuple[str, bool]]]
 _CALLS: dict[str, _Call] = {
@@ -515,6 +533,14 @@ _CALLS: dict[str, _Call] = {
 """The calls with their arguments, and whether these are required."""
 PAYING_CALLS = frozenset({"reserve", "debit", "publish"})
 """Calls that charge something new, or show it to all analysts."""
+
+
+class _BusyError(Exception):
+    """Another session draws releases."""
+
+
+def _refuse_to_wait() -> None:
+    raise _BusyError
 
 
 def _answer(**values: Any) -> Message:

@@ -229,7 +229,13 @@ class LedgerProxy(Ledger):
 
     @contextmanager
     def hold_releases(self, wait: Callable[[], None]) -> Iterator[None]:
-        yield  # a worker has no file of the ledger
+        while not self._call("hold").head.get("held"):  # a worker has no file of the ledger
+            wait()
+        try:
+            yield
+        finally:
+            with suppress(Error):  # the front frees it when the request ends
+                self._call("free")
 
     def list_releases(self) -> list[str]:
         return [read_as(str, name) for name in get_field(self._call("releases").head, "names", list)]

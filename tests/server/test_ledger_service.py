@@ -6,6 +6,7 @@ import json
 import os
 import random
 import socket
+import threading
 import warnings
 from collections.abc import Iterator
 from datetime import date, timedelta
@@ -655,6 +656,35 @@ def test_own_shares_hold_over_the_wire(near: NearLedger) -> None:
 
 
 # -- releases ---------------------------------------------------------------------------------------------------------
+
+
+def test_one_worker_at_a_time_draws_releases(near: NearLedger) -> None:
+    first, second = near.service("ada"), near.service("ada")
+    hold, free = {"method": "hold"}, {"method": "free"}
+    for end in (lambda: near.ask(first, free), first.begin, first.settle_all):
+        assert near.ask(first, hold).head["held"]
+        assert not near.ask(second, hold).head["held"]
+        end()
+        assert near.ask(second, hold).head["held"]
+        near.ask(second, free)
+    assert near.ask(near.service("bob"), hold).head["kind"] == "error", "bob may not refresh"
+
+
+def test_a_refresh_waits_until_another_is_done(near: NearLedger) -> None:
+    ada, other = near.session("ada"), near.service("ada")
+    ada.sql("CREATE RELEASE daily AS SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward")
+    assert near.calls["hold"] == near.calls["free"] == 1
+    near.ask(other, {"method": "hold"})
+    paid, asked = near.calls["reserve"], near.calls["hold"]
+    thread = threading.Thread(target=lambda: ada.sql("REFRESH RELEASE daily", fresh=True))
+    thread.start()
+    while near.calls["hold"] < asked + 3:
+        thread.join(0.01)
+        assert thread.is_alive()
+    assert near.calls["reserve"] == paid
+    near.ask(other, {"method": "free"})
+    thread.join()
+    assert near.calls["reserve"] == paid + 1
 
 
 def test_a_release_of_one_analyst_is_read_by_all(near: NearLedger) -> None:

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import datetime
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +18,7 @@ import pytest
 
 import dpsql
 from dpsql.engine.duckdb import DuckDBEngine
-from dpsql.errors import Error, LedgerError
-from dpsql.ledger.ledger import Ledger
+from dpsql.errors import LedgerError
 from dpsql.privacy.periods import list_periods, parse_periods, say_periods
 from dpsql.session.session import Session
 from tests.support import inside
@@ -351,51 +353,13 @@ def test_the_share_pays_for_the_parts_that_others_paid(morning: Open) -> None:
 # -- crashes ----------------------------------------------------------------------------------------------------------
 
 
-class Killed(BaseException):
-    """The process ends here."""
-
-
-STEPS = ["_charge", "begin_settling", "_settle", "_keep_answers"]
-
-
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", [*STEPS, "draw"])
-def test_a_crash_leaves_no_part_unpaid_and_no_stored_part_is_paid_again(
-    morning: Open, monkeypatch: pytest.MonkeyPatch, step: str, after: bool
-) -> None:
-    """At each step of a refresh: a charge precedes every draw, and asking again pays for the periods without a part alone."""
-    session = morning(3)
-    session.sql(DAILY)
-    closed = POLICY.replace('data_until = "yesterday"', 'closed_before = "today"\ndata_until = "closed"')
-    session = morning(4, closed)
-    session.sql(DAILY)
-    session, drawn = morning(6, closed), []
-    holder = Ledger if step != "draw" else type(session._pipeline._blocks)
-    name = step if step != "draw" else "_draw_parts"
-    whole = getattr(holder, name)
-
-    def die(*args: object, **named: object) -> object:
-        drawn.append(name)
-        if after:
-            whole(*args, **named)
-        raise Killed
-
-    with monkeypatch.context() as patched:
-        patched.setattr(holder, name, die)
-        with pytest.raises((Killed, Error)):
-            session.sql(DAILY)
-    assert drawn
-    before = paid(session)
-    new = "2024-02-03 to 2024-02-04"
-    assert before[2:] == ([] if (step, after) == ("_charge", False) else [new])
-    session = morning(6, closed)
-    stored = (step, after) == ("_keep_answers", True)
-    assert cost(session, DAILY) == (
-        "6 days stored · no charge" if stored else f"4 days stored, 2 new · cost ε for {new}"
-    )
-    assert cost(session, DAILY) == "6 days stored · no charge"
-    assert [row["n"] for row in session.sql(DAILY).dicts()] == [20] * 6
-    assert all("2024-01" not in said for said in paid(session)[2:])
+def test_a_kill_at_any_line_leaves_no_part_unpaid_and_no_stored_part_is_paid_again(tmp_path: Path) -> None:
+    """At sampled lines; all of them take an hour: ``python -m tests.support.killed_refresh FOLDER 1``."""
+    command = [sys.executable, "-m", "tests.support.killed_refresh", str(tmp_path), "60"]
+    ran = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=Path(__file__).parents[2])
+    found = json.loads(ran.stdout)
+    assert found["lines"] > 1000
+    assert min(found["untouched"], found["charged"], found["stored"]) > 1
 
 
 def test_a_changed_part_is_refused(morning: Open) -> None:

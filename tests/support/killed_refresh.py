@@ -20,7 +20,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-FOLDERS = ("/dpsql/ledger/", "/dpsql/session/", "/dpsql/privacy/dated_events.py", "/dpsql/mechanisms/aggregation.py")
+FOLDERS = (
+    "/dpsql/ledger/",
+    "/dpsql/session/",
+    "/dpsql/privacy/periods.py",
+    "/dpsql/mechanisms/aggregation.py",
+)
 STORED, DAYS = 4, 5
 KILLED = 9
 
@@ -115,8 +120,7 @@ class Refresh:
     def read_days(self) -> Counter[str]:
         """Return how often each period was charged."""
         from dpsql.ledger.ledger import Ledger
-        from dpsql.privacy.dated_events import list_periods
-        from dpsql.privacy.periods import say_periods
+        from dpsql.privacy.periods import list_periods, say_periods
 
         with Ledger.read(self.ledger) as ledger:
             events = [entry.event for entry in ledger.entries() if entry.event is not None]
