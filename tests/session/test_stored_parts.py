@@ -22,41 +22,10 @@ from dpsql.errors import LedgerError
 from dpsql.privacy.periods import list_periods, parse_periods, say_periods
 from dpsql.session.session import Session
 from tests.support import inside
+from tests.support.nights import DAILY, FIRST, POLICY, write_day
 
-POLICY = """
-[budget]
-epsilon = 1e30
-delta = 0.1
-per_period = true
-accountant = "basic"
-default_epsilon = 1e6
-[tables.visits]
-source = "visits/*/*.parquet"
-privacy_unit = "pid"
-privacy_period = "date_trunc('day', day)"
-data_from = 2024-01-30
-data_until = "yesterday"
-max_rows = 40
-columns.day.type = "DATE"
-columns.pid.type = "BIGINT"
-columns.ward.type = "VARCHAR"
-columns.ward.values = ["a", "b"]
-columns.note.type = "VARCHAR"
-columns.x.type = "BIGINT"
-columns.x.bounds = [0, 100]
-"""
 CLOSED = 'data_until = "closed"\nclosed_before = "today - 2 days"'
 MONTHS = ("date_trunc('day', day)", "date_trunc('month', day)")
-FIRST = datetime.date(2024, 1, 30)
-
-
-def write_day(folder: Path, number: int, rows: int = 20) -> None:
-    """Write the file of a day, counted from the first."""
-    day = FIRST + datetime.timedelta(days=number)
-    place = folder / "visits" / f"of={day}"
-    place.mkdir(parents=True, exist_ok=True)
-    row = f"i % 7 AS pid, DATE '{day}' AS day, CASE WHEN i % 3 = 0 THEN 'a' ELSE 'b' END AS ward, (i * 7 + {number}) % 100 AS x, 'n' AS note"
-    duckdb.sql(f"COPY (SELECT {row} FROM range({rows}) AS r(i)) TO '{place / 'f.parquet'}'")
 
 
 Open = Callable[..., Session]
@@ -94,9 +63,6 @@ def paid(session: Session) -> list[str]:
 def cost(session: Session, text: str, fresh: bool = False) -> str:
     """Ask, and return the words on periods and charge."""
     return session.sql(text, fresh=fresh).cost_line.rpartition(" · ")[0].replace("ε=1000000", "ε")
-
-
-DAILY = "SELECT day, COUNT(*) AS n FROM visits GROUP BY day"
 
 
 def test_only_periods_without_a_part_are_drawn_and_pay(morning: Open) -> None:

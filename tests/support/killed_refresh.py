@@ -7,6 +7,7 @@ A line counts once before the first transaction of the ledger, and once after ea
 
 from __future__ import annotations
 
+import datetime
 import importlib
 import json
 import os
@@ -19,6 +20,12 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+import dpsql
+from dpsql.ledger.ledger import Ledger
+from dpsql.ledger.upkeep import verify_ledger
+from dpsql.privacy.periods import list_periods, say_periods
+from tests.support.nights import DAILY, FIRST, POLICY, write_day
 
 FOLDERS = (
     "/dpsql/ledger/",
@@ -74,14 +81,12 @@ class Refresh:
     """One refresh of a day that is new, over a ledger with a part of each earlier day."""
 
     def __init__(self, folder: Path) -> None:
-        from tests.session import test_stored_parts as parts
-
-        self.parts, self.data = parts, folder / "data"
+        self.data = folder / "data"
         self.work, self.kept = folder / "work", folder / "kept"
         self.ledger = self.work / "l.ledger"
         os.environ["DPSQL_STATE"] = str(self.work / "state")
         for number in range(DAYS):
-            parts.write_day(self.data, number)
+            write_day(self.data, number)
         (self.work / "state").mkdir(parents=True)
         code, needed = run_apart(lambda: (self.ask(STORED), sorted(sys.modules))[1])
         assert code == 0
@@ -92,18 +97,12 @@ class Refresh:
 
     def ask(self, days: int, lines: Lines | None = None) -> list[Any]:
         """Ask on the morning after so many days; return the cost line, the answer, and the number of lines."""
-        import datetime
-
-        import dpsql
-
-        closed = self.parts.POLICY.replace(
-            'data_until = "yesterday"', 'closed_before = "today"\ndata_until = "closed"'
-        )
-        dpsql.Policy.today = self.parts.FIRST + datetime.timedelta(days=days)  # type: ignore[assignment, method-assign]
+        closed = POLICY.replace('data_until = "yesterday"', 'closed_before = "today"\ndata_until = "closed"')
+        dpsql.Policy.today = FIRST + datetime.timedelta(days=days)  # type: ignore[assignment, method-assign]
         policy = dpsql.Policy.loads(closed, base=self.data)
         with dpsql.connect(policy=policy, ledger=self.ledger) as session:
             sys.settrace(lines)
-            result = session.sql(self.parts.DAILY)
+            result = session.sql(DAILY)
             sys.settrace(None)
             return [result.cost_line, sorted(map(str, result.fetchall())), len(lines.known) if lines else 0]
 
@@ -119,9 +118,6 @@ class Refresh:
 
     def read_days(self) -> Counter[str]:
         """Return how often each period was charged."""
-        from dpsql.ledger.ledger import Ledger
-        from dpsql.privacy.periods import list_periods, say_periods
-
         with Ledger.read(self.ledger) as ledger:
             events = [entry.event for entry in ledger.entries() if entry.event is not None]
             return Counter(
@@ -133,14 +129,12 @@ class Refresh:
 
     def kill(self, line: int) -> str:
         """Kill a refresh at a line, check the ledger, ask again, and return what was charged and stored by then."""
-        from dpsql.ledger.upkeep import verify_ledger
-
         self.restore()
         code, _ = run_apart(lambda: self.ask(DAYS, Lines(line)))
         assert code in (0, KILLED), (line, code)
         if code == 0:
             return "not reached"
-        last = str(self.parts.FIRST.replace(month=2, day=3))
+        last = str(FIRST.replace(month=2, day=3))
         once = dict.fromkeys(self.read_days(), 1)
         charged = self.read_days()
         assert charged == once, charged  # no period has paid twice
