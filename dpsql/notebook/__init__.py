@@ -1,11 +1,10 @@
 """The notebook: magic, completion, tables, plots.
 
-magic.py            ``%dpsql`` and ``%%dpsql``, with connections to servers and the owner's commands
+magic.py            ``%dpsql`` and ``%%dpsql``, with connections to servers, the owner's commands, and JupyterLab's panel
 guide.py            the magic's flags, and the texts of its help
 sessions.py         the open sessions, project settings, and displays of a session
 render.py           tables as text and HTML
 plots.py            pictures on matplotlib axes
-panel.py            the budget panel of JupyterLab
 completion.py       tokens of unfinished SQL, and its completion by context
 inspection.py       help and completion at the cursor of a magic
 lexer.py            colours, for Pygments
