@@ -22,9 +22,8 @@ from dpsql.privacy.events import (
 from dpsql.privacy.filters import ACCOUNTANTS, Zcdp, open_filter
 from dpsql.privacy.pld import declare
 from dpsql.privacy.tradeoff import approx_clt_mu, from_epsilon_delta, gaussian
-from dpsql.privacy.tradeoff import compose as curves
 from tests.support.accountant_contract import AccountantContract, beat, count_admitted
-from tests.support.adaptive_analyst import response, worst_delta
+from tests.support.adaptive_analyst import response
 from tests.support.vectors import delta_of, exact, vectors
 
 ONE, TINY = Fraction(1), Fraction(1, 10**6)
@@ -157,22 +156,6 @@ def test_pure_or_zcdp_gives_nothing_away(row: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", vectors("hybrid_filter")["natural_filter_only_RR"], ids=lambda r: f"{r['sizes']}"
-)
-def test_the_natural_filter_of_loss_distributions_is_beat(row: dict[str, object]) -> None:
-    """Admit while the composition of what was asked so far is (E, D)-DP, up to eight statements: not a filter."""
-    epsilon, target, sizes = row["E"], row["D"], row["sizes"]
-
-    def natural(counts: tuple[int, ...], i: int) -> bool:
-        played = [s for size, n in zip(sizes, counts, strict=True) for s in [size] * n] + [sizes[i]]
-        return sum(counts) < 8 and curves(from_epsilon_delta(s, 0) for s in played).delta(epsilon) <= target
-
-    worst = worst_delta([response(size) for size in sizes], natural, epsilon)
-    assert worst == pytest.approx(row["worst_adaptive_delta"], rel=1e-6)
-    assert (worst > target) == row["violated"]
-
-
-@pytest.mark.parametrize(
     "row", vectors("filters")["natural_pld_filter_counterexample"], ids=lambda r: f"{r['e1']}"
 )
 def test_the_natural_filter_fails_by_half(row: dict[str, float]) -> None:
@@ -191,19 +174,6 @@ def test_the_natural_filter_fails_by_half(row: dict[str, float]) -> None:
         spent = held.add(held.start, PureDP(exact(e1)))
         plus = held.admits(spent, PureDP(exact(e2)))
         assert not (plus and held.admits(spent, StableTest(Fraction(1, 10**9), Fraction(row["d_second"]))))
-
-
-@pytest.mark.parametrize("row", vectors("filters")["natural_pld_filter_counterexample_rr_vs_gaussian"])
-def test_the_natural_filter_fails_with_a_gaussian_too(row: dict[str, float]) -> None:
-    e1, e2, epsilon = row["e1"], row["e2"], row["E"]
-    second, other = from_epsilon_delta(e2, 0), gaussian(row["mu2"])
-    up = 1 / (1 + math.exp(-e1))
-    minus = up * other.delta(epsilon - e1) + (1 - up) * other.delta(epsilon + e1)
-    assert minus == pytest.approx(row["D"], rel=1e-6)
-    assert from_epsilon_delta(e1, 0).tensor(second).delta(epsilon) == pytest.approx(row["D"], rel=1e-9)
-    adaptive = up * second.delta(epsilon - e1) + (1 - up) * other.delta(epsilon + e1)
-    assert adaptive == pytest.approx(row["adaptive"], rel=1e-6)
-    assert adaptive / row["D"] == pytest.approx(row["factor"], rel=1e-6)
 
 
 def test_a_declared_plan_may_be_the_whole_session_but_only_from_the_start() -> None:

@@ -171,37 +171,6 @@ def test_a_plan_of_a_hundred_laplace_statements_costs_no_more_than_elsewhere() -
         )  # the control: it is not wishful either
 
 
-def test_other_softwares_count_of_randomised_response_is_ignored_there_not_here() -> None:
-    """A bug of dp-accounting 0.6: ``compose(randomised_response, 5)`` counts once. When it is mended, this says so."""
-    accounting = pytest.importorskip("dp_accounting")
-    row = PLD["rr_count_bug"]
-    probability = 2 / (1 + math.e)
-    event = accounting.RandomizedResponseDpEvent(probability, 2)
-    replace = accounting.NeighboringRelation.REPLACE_ONE
-    counted = accounting.pld.PLDAccountant(neighboring_relation=replace)
-    counted.compose(event, 5)
-    called = accounting.pld.PLDAccountant(neighboring_relation=replace)
-    for _ in range(5):
-        called.compose(event)
-    assert counted.get_epsilon(1e-6) == pytest.approx(row["eps_at_1e_6_with_count_5"], rel=1e-6)
-    assert called.get_epsilon(1e-6) == pytest.approx(row["eps_at_1e_6_five_calls"], rel=1e-6)
-    ours = at([PureDP(Fraction(1))] * 5, 1e-6)
-    assert ours == pytest.approx(row["eps_at_1e_6_five_calls"], rel=1e-6)
-    assert ours == pytest.approx(at([compose_events([PureDP(Fraction(1))] * 5)], 1e-6), rel=1e-12)
-
-
-def test_what_other_software_lacks() -> None:
-    accounting = pytest.importorskip("dp_accounting")
-    for name, present in PLD["events_missing"].items():
-        assert hasattr(accounting.dp_event, name) == present
-    with pytest.raises(accounting.UnsupportedEventError) as unsupported:
-        accounting.pld.PLDAccountant().compose(accounting.ZCDpEvent(0.1))
-    assert unsupported.typename == PLD["pld_supports_zcdp"]
-    with pytest.raises(accounting.UnsupportedEventError) as unsupported:
-        accounting.rdp.RdpAccountant().compose(accounting.dp_event.DiscreteLaplaceDpEvent(1.0, 1))
-    assert unsupported.typename == PLD["rdp_supports_dlap"]
-
-
 def _true_delta(makers: list[tuple[Callable[[], list[tuple[float, float]]], int]], epsilon: float) -> float:
     atoms = {0.0: 1.0}
     for maker, count in makers:

@@ -1,4 +1,4 @@
-"""Published accounts of the exponential mechanism, which permute-and-flip may not have."""
+"""Published numbers about the exponential mechanism, of the page of errata, and accounts that permute-and-flip may not have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from dpsql.privacy.events import BoundedRange, PureDP
 from dpsql.privacy.pld import compute_loss
-from tests.support.selection_laws import choice, em, pf
+from tests.support.selection_laws import choice, em, laplace, pf
 
 VECTORS = json.loads((Path(__file__).parents[1] / "published" / "vectors" / "vectors_em.json").read_text())
 
@@ -34,6 +34,38 @@ def test_corollary_3_12_of_two_candidates(case: dict) -> None:
     op = choice("exponential", Fraction(case["eps"]).limit_denominator(100), candidates=2)
     if case["corollary_3_12_bound"] < 1:
         assert op.behind(1 - case["corollary_3_12_bound"]) == pytest.approx(case["c"])
+
+
+def test_the_pumpkins() -> None:
+    """The monograph says that 3.00 is earned at 1.00; the one who bids 3.01 buys there too."""
+    bids = [Fraction(1)] * 3 + [Fraction("3.01")]
+    for price, revenue in VECTORS["pumpkin"].items():
+        p = Fraction(price)
+        assert float(p * sum(bid >= p for bid in bids)) == pytest.approx(revenue)
+    assert max(VECTORS["pumpkin"], key=VECTORS["pumpkin"].get) == "1.00"
+
+
+def test_the_compared_maximum_may_not_be_released() -> None:
+    """The log density of (winner, its noisy score v), k candidates one step down: k epsilon, far below all of them."""
+
+    def log_below(t: float) -> float:
+        return t + math.log(0.5)  # of a Laplace variable's distribution function, at t < 0
+
+    for size, published in VECTORS["noisy_max_value_release_loss_eps1"].items():
+        k, v = int(size), -30.0
+        losses = [-abs(v - q) + (k - 1) * log_below(v - q) for q in (0.0, 1.0)]
+        assert losses[0] - losses[1] == pytest.approx(published) == k
+    # The index alone: within epsilon.
+    rate, most = 1.0, 0.0
+    for u in itertools.product(range(3), repeat=3):
+        p = laplace(u, 2 / rate)
+        for move in itertools.product((-1, 1), repeat=3):
+            q = laplace([a + b for a, b in zip(u, move, strict=True)], 2 / rate)
+            most = max(most, *(abs(math.log(a / b)) for a, b in zip(p, q, strict=True)))
+    assert most <= rate
+
+
+# -- accounts that only one of the two may have ----------------------------------------------------------------------
 
 
 def pairs(
@@ -81,6 +113,3 @@ def test_the_exponential_mechanism_stays_below_its_profile() -> None:
                 beyond += sum(max(a - b, 0.0) for a, b in zip(p, q, strict=True)) > profile[2] + 1e-9
     assert violations == 0
     assert beyond > 0  # the control: permute-and-flip does not
-
-
-# -- candidates that differ ------------------------------------------------------------------------------------------
