@@ -106,12 +106,14 @@ class Cluster:
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def executors(self) -> list[int]:
-        """Return the process ids of the workers' executors."""
+        """Return the process ids of the workers' executors; a worker has other short-lived children."""
         found: list[int] = []
         for worker in self.workers:
-            with contextlib.suppress(OSError):
-                children = Path(f"/proc/{worker.pid}/task").glob("*/children")
-                found += [int(pid) for path in children for pid in path.read_text().split()]
+            children = Path(f"/proc/{worker.pid}/task").glob("*/children")
+            for pid in (pid for path in children for pid in path.read_text().split()):
+                with contextlib.suppress(OSError):
+                    if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                        found.append(int(pid))
         return found
 
     def kill(self, place: int) -> None:
@@ -198,69 +200,74 @@ def open_spark(cluster: Cluster, folder: Path) -> Any:
 # -- findings -----------------------------------------------------------------------------------------------------------
 
 
-def compare(session: dpsql.Session, policy: dpsql.Policy, folder: Path) -> None:
+def compare(session: dpsql.Session, policy: dpsql.Policy, folder: Path, texts: Texts) -> None:
     """Compare the exact results of every statement with DuckDB's, and ask it."""
     both = Both(DuckDBEngine(":memory:", policy, folder), inside.engine(session))
     for name, text in STATEMENTS.items():
-        equal = released(session, plan_of(session, text), both)
         begun = time.monotonic()
-        rows = len(session.sql(text, fresh=True))
-        say("statement", statement=name, equal=equal, rows=rows, seconds=round(time.monotonic() - begun, 2))
+        equal = released(session, plan_of(session, text), both)
+        compared = time.monotonic() - begun
+        seconds, rows = texts.ask(session, name)
+        say("statement", statement=name, equal=equal, rows=rows, seconds=seconds, compared=round(compared, 2))
     both.here.close()
 
 
 def time_plain(session: dpsql.Session, spark: Any, folder: Path) -> None:
     """Time a statement and one plain query, in turn."""
     spark.read.parquet(str(folder / "visits")).createOrReplaceTempView("visits")
-    text, found = STATEMENTS["COUNT, SUM, AVG"], {"plain": 0.0, "private": 0.0}
+    text = STATEMENTS["COUNT, SUM, AVG"]
     asked: dict[str, Callable[[], object]] = {
         "plain": lambda: spark.sql(PLAIN).collect(), "private": lambda: session.sql(text, fresh=True),
     }  # fmt: skip
-    for name, ask in asked.items():
-        times = []
-        for _ in range(3):
+    times: dict[str, list[float]] = {name: [] for name in asked}
+    for _ in range(3):
+        for name, ask in asked.items():
             begun = time.monotonic()
             ask()
-            times.append(time.monotonic() - begun)
-        found[name] = round(sorted(times)[1], 2)
-    say("time", **found)
+            times[name].append(time.monotonic() - begun)
+    say("time", **{name: round(sorted(found)[1], 2) for name, found in times.items()})
 
 
 _SECRET = re.compile(r"\b[0-9]{12,20}\b")
 
 
-def look_at_travels(session: dpsql.Session, spark: Any, cluster: Cluster, folder: Path) -> None:
+class Texts:
+    """What Spark was sent for each run of a statement: the exact text without the secret salt, Spark's text, the relations."""
+
+    def __init__(self, engine: Any) -> None:
+        self.runs: dict[str, list[list[tuple[str, str, str]]]] = {name: [] for name in STATEMENTS}
+        self._engine, self._sent = engine, []
+        execute, batches = engine.execute, engine.batches
+        engine.execute = lambda sql, lent=None: self._note(sql, lent) or execute(sql, lent)
+        engine.batches = lambda sql, lent=None: self._note(sql, lent) or batches(sql, lent)
+
+    def _note(self, sql: str, lent: Mapping[str, pa.Table] | None) -> None:
+        self._sent.append((_SECRET.sub("?", sql), self._engine.translate(sql, lent or {}), str(lent or {})))
+
+    def ask(self, session: dpsql.Session, name: str) -> tuple[float, int]:
+        """Ask a statement, and return its seconds and rows."""
+        self._sent.clear()
+        begun = time.monotonic()
+        rows = len(session.sql(STATEMENTS[name], fresh=True))
+        seconds = time.monotonic() - begun
+        self.runs[name].append([*self._sent])
+        return round(seconds, 2), rows
+
+
+def look_at_travels(session: dpsql.Session, spark: Any, cluster: Cluster, folder: Path, sent: Texts) -> None:
     """Look for the policy, the ledger and noise in what Spark is sent.
 
     Noise: the texts and relations of a statement are equal, whatever its noise, except for the secret salt. The policy: neither
     texts, nor serialised tasks, nor events, nor the executors' environments have its numbers or paths.
     """
-    engine, sent = inside.engine(session), []
-    execute, batches = engine.execute, engine.batches
-
-    def note(sql: str, lent: Mapping[str, pa.Table] | None) -> None:
-        sent.append((_SECRET.sub("?", sql), engine.translate(sql, lent or {}), str(lent or {})))
-
-    def one(sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
-        note(sql, lent)
-        return execute(sql, lent)
-
-    def many(sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
-        note(sql, lent)
-        return batches(sql, lent)
-
-    engine.execute, engine.batches = one, many
     same, texts = [], []
-    for name, text in STATEMENTS.items():
-        runs = []
-        for _ in range(2):
-            sent.clear()
-            session.sql(text, fresh=True)
-            runs.append([(sql, lent) for sql, _, lent in sent])
-            texts += [(written, lent) for _, written, lent in sent]
-        if runs[0] and runs[0] == runs[1]:
+    for name, runs in sent.runs.items():
+        sent.ask(session, name)
+        texts += [(written, lent) for run in runs for _, written, lent in run]
+        one, other = ([(sql, lent) for sql, _, lent in run] for run in runs)
+        if one and one == other:
             same.append(name)
-    del engine.execute, engine.batches
+    engine = inside.engine(session)
     marks = [EPSILON.encode(), b"policy.toml", b".ledger", b"epsilon", b"default_delta"]
     own, virtual = engine._session, spark.sparkContext._jvm
     own.conf.set("spark.sql.adaptive.enabled", "false")  # so that a plan is made without being run
@@ -326,9 +333,10 @@ def main(rows: int, folder: Path) -> None:
         spark = open_spark(cluster, folder)
         say("cluster", rows=rows, executors=len(cluster.executors()), version=spark.version)
         with dpsql.connect(spark, policy=folder / "policy.toml", ledger=folder / "own.ledger") as session:
-            compare(session, policy, folder)
+            texts = Texts(inside.engine(session))
+            compare(session, policy, folder, texts)
             time_plain(session, spark, folder)
-            look_at_travels(session, spark, cluster, folder)
+            look_at_travels(session, spark, cluster, folder, texts)
             lose_workers(session, spark, cluster)
         say("done")
     os._exit(0)  # the driver would try to reach its cluster
