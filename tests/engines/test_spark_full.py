@@ -52,7 +52,7 @@ with dpsql.connect(spark, policy=policy) as session:
         assert released(session, plan_of(session, text), both) >= 1
         assert session.sql(text).shape[1] >= 1
     lent = {"lent": pa.table({"n": range(1000)})}
-    assert sum(part.num_rows for part in engine.batches("SELECT n FROM lent", lent, 100)) == 1000
+    assert sum(part.num_rows for part in engine.batches("SELECT n FROM lent", lent)) == 1000
     threading.Timer(3, engine.interrupt).start()
     try:
         engine.execute("SELECT COUNT(*) AS n FROM range(3000000) AS a(i) CROSS JOIN range(3000000) AS b(j) WHERE a.i % 97 = b.j % 89")
