@@ -26,9 +26,9 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -58,10 +58,11 @@ from dpsql.server.connections import (
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.flight_sql.messages import MissingProtobuf, NotFlightSql, is_flight_sql
 from dpsql.server.flight_sql.service import ACTIONS, FlightSqlService, write_flight_error
-from dpsql.server.lapses import ANOTHERS_TOKEN, FAILED, TURNED_AWAY, Lapse, Refused, RightError
+from dpsql.server.lapses import ANOTHERS_TOKEN, FAILED, Lapse, Refused, RightError
 from dpsql.server.queues import SessionRecord
 from dpsql.server.rights import Right
 from dpsql.server.served import ServedPolicy
+from dpsql.server.tokens import Identity
 
 MAX_HEADER = 8192
 NO_TOKEN = "no valid token; the owner gives one: dpsql analyst add."
@@ -163,6 +164,16 @@ _WHICH_POLICY = "several policies of this server have you as an analyst; send th
 _NOT_SERVED = "this server answers clients of dpsql and of Flight SQL only."
 _NO_MESSAGE = "the message is not one of a dpsql client."
 _OLD_CLIENT = "the client and the server have different versions; install the server's."
+
+
+def guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of the front that raises nothing but exceptions that are safe for a client."""
+
+    @wraps(method)
+    def run(front: Front, *given: Any) -> Any:
+        return _guarded(front._log, lambda: method(front, *given))
+
+    return run
 
 
 class Front(flight.FlightServerBase):  # type: ignore[misc]
@@ -310,31 +321,29 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         certified = self._read_common_name(context) if self._certified else None
         if certified is not None and not token:
             return self._find_certified(certified, peer)
-        turned_away = max(served.seconds_turned_away(peer) for served in self._served)
-        for served in self._served:
-            identity = served.identify(token, peer)
-            if identity is None or user not in ("", identity.name):
-                continue
-            if certified is not None and certified != identity.name:
-                self._log.write("refused certificate", analyst=certified, address=shorten_address(peer))
-                raise flight.FlightUnauthenticatedError(ANOTHERS_TOKEN)
-            return Right.of(served, identity)
-        if turned_away:
-            raise flight.FlightUnauthenticatedError(TURNED_AWAY)
-        self._log.write("refused token", address=shorten_address(peer))
-        raise flight.FlightUnauthenticatedError(NO_TOKEN)
+        found = self._identify(token, user)
+        if found is None:
+            self._log.write("refused token", address=shorten_address(peer))
+            raise flight.FlightUnauthenticatedError(NO_TOKEN)
+        if certified is not None and certified != found[1].name:
+            self._log.write("refused certificate", analyst=certified, address=shorten_address(peer))
+            raise flight.FlightUnauthenticatedError(ANOTHERS_TOKEN)
+        return Right.of(*found)
 
+    def _identify(self, token: str, user: str) -> tuple[ServedPolicy, Identity] | None:
+        """Return the policy and the analyst of a token; None if it is invalid, or of another user."""
+        found = ((served, served.identify(token)) for served in self._served)
+        return next(
+            ((served, one) for served, one in found if one is not None and user in ("", one.name)), None
+        )
+
+    @guarded
     def _greet(self, token: str, user: str) -> None:
         """Check the token of a handshake, and the analyst's name if there is one."""
-
-        def answer() -> None:
-            found = [(served, served.look_up(token)) for served in self._served]
-            held = [(served, one) for served, one in found if one is not None and user in ("", one.name)]
-            if not held:
-                raise flight.FlightUnauthenticatedError(NO_TOKEN)
-            Right.of(*held[0])
-
-        _guarded(self._log, answer)
+        found = self._identify(token, user)
+        if found is None:
+            raise flight.FlightUnauthenticatedError(NO_TOKEN)
+        Right.of(*found)
 
     def _read_common_name(self, context: Any) -> str:
         """Return the common name of the caller's certificate, which TLS has verified; empty if it has none.
@@ -372,66 +381,58 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         caller.take(len(command))
         return caller
 
+    @guarded
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
         """Return where to fetch the rows of a Flight SQL command."""
-
-        def answer() -> Any:
-            return self._flight_sql.make_info(self._admit_command(context, descriptor.command), descriptor)
-
-        return _guarded(self._log, answer)
+        return self._flight_sql.make_info(self._admit_command(context, descriptor.command), descriptor)
 
     def get_schema(self, context: Any, descriptor: Any) -> Any:
         """Return the columns of a Flight SQL command; no columns without a valid token.
 
         For this call only, pyarrow adds a traceback to Flight's own errors, too, which :func:`withhold_tracebacks` removes.
         """
-
-        def answer() -> Any:
-            caller = self._admit_command(context, descriptor.command)
-            return flight.SchemaResult(self._flight_sql.find_schema(caller, context, descriptor))
-
         try:
             self._authenticate(context)
         except Exception:
             return _NO_SCHEMA
-        if not is_flight_sql(descriptor.command or b""):
-            return _NO_SCHEMA
-        return _guarded(self._log, answer)
+        return (
+            self._find_schema(context, descriptor) if is_flight_sql(descriptor.command or b"") else _NO_SCHEMA
+        )
 
+    @guarded
+    def _find_schema(self, context: Any, descriptor: Any) -> Any:
+        caller = self._admit_command(context, descriptor.command)
+        return flight.SchemaResult(self._flight_sql.find_schema(caller, context, descriptor))
+
+    @guarded
     def do_get(self, context: Any, ticket: Any) -> Any:
         """Return the rows of a Flight SQL command."""
+        data = ticket.ticket
+        return self._flight_sql.fetch(self._admit_command(context, data), context, data)
 
-        def answer() -> Any:
-            data = ticket.ticket
-            return self._flight_sql.fetch(self._admit_command(context, data), context, data)
-
-        return _guarded(self._log, answer)
-
+    @guarded
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> Any:
         """Store the values of parameters of a Flight SQL client."""
+        caller = self._admit_command(context, descriptor.command)
+        return self._flight_sql.put(caller, context, descriptor, reader, writer)
 
-        def answer() -> Any:
-            caller = self._admit_command(context, descriptor.command)
-            return self._flight_sql.put(caller, context, descriptor, reader, writer)
-
-        return _guarded(self._log, answer)
-
+    @guarded
     def list_actions(self, context: Any) -> Any:
         """List the actions of Flight SQL."""
-        _guarded(self._log, lambda: self._authenticate(context))
+        self._authenticate(context)
         return list(ACTIONS.items())
 
     # -- unsupported calls --------------------------------------------------------------------------------------
 
+    @guarded
     def list_flights(self, context: Any, criteria: Any) -> Any:
         """Refuse the call."""
-        return _guarded(self._log, lambda: self._refuse(context))
+        self._authenticate(context)
+        raise flight.FlightServerError(_NOT_SERVED)
 
+    @guarded
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> Any:
         """Refuse the call."""
-        return _guarded(self._log, lambda: self._refuse(context))
-
-    def _refuse(self, context: Any) -> NoReturn:
         self._authenticate(context)
         raise flight.FlightServerError(_NOT_SERVED)
 

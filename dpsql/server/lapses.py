@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 FAILED = "the server could not do this, and withholds the reason."
 ANOTHERS_TOKEN = "the token and the certificate belong to different analysts."
-TURNED_AWAY = "your address has sent too many wrong tokens; wait some seconds."
 
 
 class Refused(Exception):

@@ -20,11 +20,9 @@ from __future__ import annotations
 import json
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
-from functools import partial
-from typing import Any
-from weakref import WeakKeyDictionary
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from dpsql.client.wire import (
     CHUNK,
@@ -45,8 +43,7 @@ from dpsql.client.wire import (
     write_statement_description,
 )
 from dpsql.errors import BindError, Error, Interrupted, PostprocessingError
-from dpsql.language.statements import Statement, parse
-from dpsql.late_dataclass import dataclass
+from dpsql.language.statements import parse
 from dpsql.privacy.codec import write_as, write_record
 from dpsql.privacy.records import BudgetState
 from dpsql.report.data import list_pictures
@@ -57,6 +54,9 @@ from dpsql.session.interface import Question, may_keep
 from dpsql.session.pipeline import watch_touch
 from dpsql.session.result import Result
 from dpsql.session.session import Session
+
+if TYPE_CHECKING:
+    from dpsql.server.postgres.answers import PostgresSession
 
 MAX_PARAMETER = 1 << 20
 """Most characters of a text parameter."""
@@ -79,124 +79,285 @@ _FAILED_HINT = "SHOW LEDGER says whether it was charged."
 _GONE = "run its cell again: stored answers are free."
 
 
-@dataclass
-class _Memory:
-    """The results of one session that its client refers to."""
-
-    results: OrderedDict[int, tuple[Result, Question, int]] = field(default_factory=OrderedDict)
-    """A result, its question and the bytes of its rows, by handle."""
-    count: int = field(default_factory=lambda: secrets.randbelow(1 << 40))
-    """The last handle. It starts at random, so that another process doesn't take an old handle for one of its own."""
-    size: int = 0
-    kept: dict[str, bytes] = field(default_factory=dict)
-    """Lines of the journal by folded name."""
-    notes: list[str] = field(default_factory=list)
-    """Sentences for the next reply with notes."""
-
-    def remember(self, result: Result, question: Question, size: int) -> int:
-        """Return the handle of a result, and forget the oldest results above the limits."""
-        self.count += 1
-        self.size += size
-        self.results[self.count] = (result, question, size)
-        while len(self.results) > MAX_REMEMBERED or self.size > MAX_REMEMBERED_BYTES:
-            self.size -= self.results.popitem(last=False)[1][2]
-        return self.count
-
-    def note_kept(self, name: str, content: str, question: Question | None) -> None:
-        """Write the question of a kept result into the journal, unless it is too long."""
-        self.kept.pop(name.lower(), None)  # it must follow the kept results that it reads
-        if question is None:
-            return
-        written = json.dumps({"kept": name, "content": content, **write_question(question)}).encode()
-        if len(written) <= MAX_JOURNAL_LINE and len(self.kept) < MAX_JOURNAL:
-            self.kept[name.lower()] = written
-
-    def take_notes(self) -> list[str]:
-        """Return the sentences for this reply, and clear them."""
-        taken, self.notes = self.notes, []
-        return taken
-
-
-_MEMORIES: WeakKeyDictionary[Session, _Memory] = WeakKeyDictionary()
-
-
-def _memory_of(session: Session) -> _Memory:
-    return _MEMORIES.setdefault(session, _Memory())
-
-
 def _ignore(error: BaseException) -> None:
     pass
 
 
-def answer(
-    operation: str,
-    session: Session,
-    body: bytes,
-    touch: Callable[[], None] = lambda: None,
-    report: Callable[[BaseException], None] = _ignore,
-) -> Iterator[Message]:
-    """Answer one message of a client. The last message is ``end`` or ``error``; no exception leaves.
+class ClientSession:
+    """A client's session in its worker: dpsql's own session, the results that the client may refer to, and the journal."""
 
-    Args:
-        operation: ``run``, ``plan``, ``explain``, ...
-        session: the client's session.
-        body: the client's message.
-        touch: called each time before private data may be read; the client then gets :data:`dpsql.client.wire.READING`.
-        report: called with an exception that isn't ours. It may contain data, and is for the owner only.
-    """
-    memory = _memory_of(session)
-    try:
-        perform = _OPERATIONS.get(operation)
-        if perform is None:
-            raise WireError(f"this server knows no operation {operation[:40]!r}.")
-        head = decode(body).head
-        steps = perform(session, memory, head)
-        while (message := _step(steps, touch)) is not None:
-            if message.head["kind"] != "rows":
-                encode(Message(message.head))  # a head that can't be encoded becomes an error here
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._results: OrderedDict[int, tuple[Result, Question, int]] = OrderedDict()
+        """A result, its question and the bytes of its rows, by handle."""
+        self._count = secrets.randbelow(1 << 40)
+        """The last handle. It starts at random, so that another process doesn't take an old handle for one of its own."""
+        self._size = 0
+        self._kept: dict[str, bytes] = {}
+        """Lines of the journal by folded name."""
+        self._notes: list[str] = []
+        """Sentences for the next reply with notes, without their full stops."""
+        self._postgres: PostgresSession | None = None
+
+    def answer(
+        self,
+        operation: str,
+        body: bytes,
+        touch: Callable[[], None] = lambda: None,
+        report: Callable[[BaseException], None] = _ignore,
+    ) -> Iterator[Message]:
+        """Answer one message of the client. The last message is ``end`` or ``error``; no exception leaves.
+
+        Args:
+            operation: ``run``, ``plan``, ``explain``, ...
+            body: the client's message.
+            touch: called each time before private data may be read; the client then gets :data:`dpsql.client.wire.READING`.
+            report: called with an exception that isn't ours. It may contain data, and is for the owner only.
+        """
+        try:
+            perform = OPERATIONS.get(operation)
+            if perform is None:
+                raise WireError(f"this server knows no operation {operation[:40]!r}.")
+            steps = perform(self, decode(body).head)
+            while (message := _step(steps, touch)) is not None:
+                if message.head["kind"] != "rows":
+                    encode(Message(message.head))  # a head that can't be encoded becomes an error here
+                yield message
+            yield Message({"kind": "end"})
+        except KeyboardInterrupt:
+            late = Interrupted("stopped as it ended: its answers are stored, and asking again is free.")
+            yield write_error(late)
+        except Error as error:
+            yield self._write_error(error)
+        except Exception as error:
+            report(error)
+            yield self._write_error(Error(_FAILED, hint=_FAILED_HINT))
+
+    def _write_error(self, error: Error) -> Message:
+        message = write_error(error)
+        notes = self._take_notes()
+        if notes:
+            message.head["hint"] = " ".join([*filter(None, [error.hint]), *(f"{note}." for note in notes)])
+        return message
+
+    def _take_notes(self) -> list[str]:
+        """Return the sentences for this reply, and clear them."""
+        taken, self._notes = self._notes, []
+        return taken
+
+    # -- statements ---------------------------------------------------------------------------------------------------
+
+    def _run(self, head: Head) -> Iterator[Message]:
+        cell = _read_question(head)
+        try:
+            results = self.session.answer(cell, get_field(head, "fresh", bool, False))
+        except Error as error:
+            answered = [result for result in error.answered if isinstance(result, Result)]
+            yield from self._send_results(answered, cell)
+            raise
+        yield from self._send_results(results, cell)
+
+    def _send_results(self, results: Sequence[Result], cell: Question) -> Iterator[Message]:
+        """Yield the messages of a cell's results, and remember their questions."""
+        if len(results) == 1 and not cell.synthetic and ";" not in cell.text and not may_keep(cell.text):
+            yield from self._send(results[0], cell)
+            return
+        statements = parse(cell.text, cell.params) if results else []
+        for statement, result in zip(statements, results, strict=False):
+            question = replace(cell, text=statement.source)
+            if statement.keep:
+                self._note_kept(statement.keep, question)
+            yield from self._send(result, question, statement.keep)
+
+    def _send(self, result: Result, question: Question | None = None, keep: str = "") -> Iterator[Message]:
+        """Yield the messages of one result."""
+        size = int(result.table.nbytes)
+        if size > MAX_RESULT:
+            raise PostprocessingError(
+                f"the answer has {size:,} bytes; the server sends {MAX_RESULT:,} at most. Its cost is paid.",
+                hint="ask for fewer rows or columns of it: the private part is stored, and free.",
+            )
+        more = {} if question is None else {"handle": self._remember(result, question, size), "keep": keep}
+        for message in write_result(result, **more):
+            if message.head["kind"] == "result":
+                message.head["notes"] += self._take_notes()
             yield message
-        yield Message({"kind": "end"})
-    except KeyboardInterrupt:
-        late = Interrupted("stopped as it ended: its answers are stored, and asking again is free.")
-        yield write_error(late)
-    except Error as error:
-        yield _write_error(error, memory)
-    except Exception as error:
-        report(error)
-        yield _write_error(Error(_FAILED, hint=_FAILED_HINT), memory)
+
+    def _remember(self, result: Result, question: Question, size: int) -> int:
+        """Return the handle of a result, and forget the oldest results above the limits."""
+        self._count += 1
+        self._size += size
+        self._results[self._count] = (result, question, size)
+        while len(self._results) > MAX_REMEMBERED or self._size > MAX_REMEMBERED_BYTES:
+            self._size -= self._results.popitem(last=False)[1][2]
+        return self._count
+
+    def _plan(self, head: Head) -> Iterator[Message]:
+        """Price statements together, and run them if the client asks for it."""
+        listed = get_field(head, "statements", list)
+        if len(listed) > MAX_STATEMENTS or not all(isinstance(item, dict) for item in listed):
+            raise WireError(f"a plan may have {MAX_STATEMENTS:,} statements.")
+        plan = self.session.plan()
+        questions = []
+        for item in listed:
+            asked = _read_question(item)
+            plan.sql(asked.text, asked.params, epsilon=asked.epsilon)
+            questions += [replace(asked, text=s.source) for s in parse(asked.text, asked.params)]
+        if not get_field(head, "run", bool):
+            event = plan.event
+            price = None if event is None else event.to_json()
+            yield make_value(event=price, count=len(questions))
+            return
+        for question, result in zip(questions, plan.run(), strict=True):
+            yield from self._send(result, question)
+
+    def _postgres_run(self, head: Head) -> Iterator[Message]:
+        yield from self._find_postgres(head).run(head)
+
+    def _postgres_describe(self, head: Head) -> Iterator[Message]:
+        yield from self._find_postgres(head).describe(head)
+
+    def _find_postgres(self, head: Head) -> PostgresSession:
+        """Return the state of a PostgreSQL client; it begins with the parameters that the client connected with."""
+        if self._postgres is None:
+            from dpsql.server.postgres.answers import PostgresSession  # few sessions need it
+
+            startup, database = (
+                get_field(head, "startup", dict, {}),
+                get_field(head, "database", str, "dpsql"),
+            )
+            self._postgres = PostgresSession(self.session, startup, database, self._note_kept)
+        return self._postgres
+
+    # -- operations that spend nothing ----------------------------------------------------------------------------------
+
+    def _describe(self, head: Head) -> Iterator[Message]:
+        """Yield the columns of the answer and of the parameters, and the price."""
+        asked = _read_question(head)
+        yield write_statement_description(self.session.describe(asked.text, asked.params))
+
+    def _schemas(self, head: Head) -> Iterator[Message]:
+        """Yield the columns of the policy's tables."""
+        found = self.session.table_schemas()
+        yield make_value(tables=list(found), schemas=write_arrow_schemas(found.values()))
+
+    def _explain(self, head: Head) -> Iterator[Message]:
+        asked = _read_question(head)
+        found = self.session.explain(asked.text, asked.params, epsilon=asked.epsilon)
+        yield make_value(value=write_as(Explanation, found))
+
+    def _why(self, head: Head) -> Iterator[Message]:
+        yield make_value(value=write_as(Why, self.session.why()))
+
+    def _budget(self, head: Head) -> Iterator[Message]:
+        yield make_value(value=write_as(BudgetState, self.session.budget()))
+
+    def _budget_panel(self, head: Head) -> Iterator[Message]:
+        shown = self.session.budget_panel()
+        charges = (replace(charge, text=clip_text(charge.text, MAX_CHARGE_TEXT)) for charge in shown.charges)
+        yield make_value(value=write_as(BudgetPanel, replace(shown, charges=tuple(charges))))
+
+    def _columns(self, head: Head) -> Iterator[Message]:
+        yield make_value(value=dict(self.session.columns(get_field(head, "table", str))))
+
+    def _ledger(self, head: Head) -> Iterator[Message]:
+        """Yield the statements in messages of about :data:`~dpsql.client.wire.CHUNK` bytes."""
+        last = None if head.get("last") is None else get_field(head, "last", int)
+        page: list[dict[str, Any]] = []
+        size = 0
+        for entry in self.session.ledger(last):
+            body = write_record(entry)
+            page.append(body)
+            size += len(json.dumps(body))
+            if size > CHUNK:
+                yield make_value(entries=page)
+                page, size = [], 0
+        yield make_value(entries=page)
+
+    def _tables(self, head: Head) -> Iterator[Message]:
+        yield from self._send(self.session.tables())
+
+    def _check_name(self, head: Head) -> Iterator[Message]:
+        self.session.check_name(get_field(head, "name", str))
+        yield from ()
+
+    def _keep(self, head: Head) -> Iterator[Message]:
+        name, handle = get_field(head, "name", str), get_field(head, "result", int)
+        self.session.check_name(name)
+        if handle not in self._results:
+            raise BindError("the server has forgotten this result.", hint=_GONE)
+        result, question, _ = self._results[handle]
+        self.session.keep(name, result)
+        self._note_kept(name, question)
+        yield from ()
+
+    def _plot(self, head: Head) -> Iterator[Message]:
+        pictures = list_pictures(self.session.account, get_field(head, "what", str))
+        yield make_value(pictures=pictures)
+
+    # -- the journal ----------------------------------------------------------------------------------------------------
+
+    def _note_kept(self, name: str, question: Question) -> None:
+        """Write the question of a kept result into the journal, unless it is too long."""
+        self._kept.pop(name.lower(), None)  # it must follow the kept results that it reads
+        content = self.session.kept.get(name.lower(), "")
+        written = json.dumps({"kept": name, "content": content, **write_question(question)}).encode()
+        if len(written) <= MAX_JOURNAL_LINE and len(self._kept) < MAX_JOURNAL:
+            self._kept[name.lower()] = written
+
+    def read_journal(self) -> list[bytes]:
+        """Return the lines from which :meth:`restore` restores the session in another process.
+
+        A line has a kept result's statement, never its rows, or the name of an open threshold, whose noisy level ends here.
+        """
+        thresholds = (json.dumps({"threshold": name}).encode() for name in self.session.open_thresholds)
+        return [*self._kept.values(), *thresholds]
+
+    def restore(self, journal: Iterable[bytes]) -> None:
+        """Make the kept results of a session again in a new process.
+
+        The caller must forbid payments, so that only stored answers are used. The next reply gets a note about each kept result
+        that can't be made again or would differ, and about each threshold that was open.
+        """
+        for line in journal:
+            body = json.loads(line)
+            if "threshold" in body:
+                what = f"the threshold {body['threshold']} is closed, because its process ended: DECLARE it again"
+                self._notes.append(what)
+            elif not self._restore_kept(body):
+                what = f"the kept result {body['kept']} is lost, because its process ended: {_GONE[:-1]}"
+                self._notes.append(what)
+
+    def _restore_kept(self, body: Head) -> bool:
+        """Make one kept result again; return False if that would cost, fails, or gives other rows."""
+        name = str(body["kept"])
+        question = _read_question(body)
+        try:
+            result = self.session.answer(question)[-1]
+            self.session.keep(name, result)
+        except Error:
+            return False
+        if self.session.kept[name.lower()] != body["content"]:
+            self.session.forget(name)
+            return False
+        self._note_kept(name, question)
+        return True
+
+
+_NAMES = (
+    "run plan postgres_run postgres_describe describe schemas explain why budget budget_panel columns ledger tables "
+    "check_name keep plot"
+)
+OPERATIONS: dict[str, Callable[[ClientSession, Head], Iterator[Message]]] = {
+    name: vars(ClientSession)[f"_{name}"] for name in _NAMES.split()
+}
+"""The operations by their names."""
 
 
 def _step(steps: Iterator[Message], touch: Callable[[], None]) -> Message | None:
     """Return the next message. A caller may use several threads, so no context stays set between two messages."""
     with watch_touch(touch):
         return next(steps, None)
-
-
-def _write_error(error: Error, memory: _Memory) -> Message:
-    message = write_error(error)
-    notes = memory.take_notes()
-    if notes:
-        message.head["hint"] = " ".join([*filter(None, [error.hint]), *(f"{note}." for note in notes)])
-    return message
-
-
-def add_note(session: Session, sentence: str) -> None:
-    """Add a sentence, without its full stop, to the next reply with notes."""
-    _memory_of(session).notes.append(sentence)
-
-
-# -- statements -------------------------------------------------------------------------------------------------------
-
-
-def _run(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    cell = _read_question(head)
-    try:
-        results = session.answer(cell, get_field(head, "fresh", bool, False))
-    except Error as error:
-        answered = [result for result in error.answered if isinstance(result, Result)]
-        yield from _send_results(session, memory, answered, cell)
-        raise
-    yield from _send_results(session, memory, results, cell)
 
 
 def _read_question(head: Head) -> Question:
@@ -211,207 +372,3 @@ def _read_question(head: Head) -> Question:
                 raise BindError(f"${name} has {len(item):,} {what}; the server takes {MAX_PARAMETER:,}.")
     synthetic = get_field(head, "synthetic", bool, False)
     return Question(text, params, read_amount(head.get("epsilon")), synthetic, head.get("rows"))
-
-
-def _send_results(
-    session: Session, memory: _Memory, results: Sequence[Result], cell: Question
-) -> Iterator[Message]:
-    """Yield the messages of a cell's results, and remember their questions."""
-    if len(results) == 1 and not cell.synthetic and ";" not in cell.text and not may_keep(cell.text):
-        yield from _send(memory, results[0], cell)
-        return
-    statements = parse(cell.text, cell.params) if results else []
-    for statement, result in zip(statements, results, strict=False):
-        question = replace(cell, text=statement.source)
-        if statement.keep:
-            memory.note_kept(statement.keep, session.kept.get(statement.keep.lower(), ""), question)
-        yield from _send(memory, result, question, statement.keep)
-
-
-def _send(
-    memory: _Memory, result: Result, question: Question | None = None, keep: str = ""
-) -> Iterator[Message]:
-    """Yield the messages of one result."""
-    size = int(result.table.nbytes)
-    if size > MAX_RESULT:
-        raise PostprocessingError(
-            f"the answer has {size:,} bytes; the server sends {MAX_RESULT:,} at most. Its cost is paid.",
-            hint="ask for fewer rows or columns of it: the private part is stored, and free.",
-        )
-    more = {} if question is None else {"handle": memory.remember(result, question, size), "keep": keep}
-    for message in write_result(result, **more):
-        if message.head["kind"] == "result":
-            message.head["notes"] += memory.take_notes()
-        yield message
-
-
-def _plan(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    """Price statements together, and run them if the client asks for it."""
-    listed = get_field(head, "statements", list)
-    if len(listed) > MAX_STATEMENTS or not all(isinstance(item, dict) for item in listed):
-        raise WireError(f"a plan may have {MAX_STATEMENTS:,} statements.")
-    plan = session.plan()
-    questions = []
-    for item in listed:
-        asked = _read_question(item)
-        plan.sql(asked.text, asked.params, epsilon=asked.epsilon)
-        questions += [replace(asked, text=s.source) for s in parse(asked.text, asked.params)]
-    if not get_field(head, "run", bool):
-        event = plan.event
-        price = None if event is None else event.to_json()
-        yield make_value(event=price, count=len(questions))
-        return
-    for question, result in zip(questions, plan.run(), strict=True):
-        yield from _send(memory, result, question)
-
-
-def _describe(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    """Yield the columns of the answer and of the parameters, and the price."""
-    asked = _read_question(head)
-    yield write_statement_description(session.describe(asked.text, asked.params))
-
-
-def _schemas(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    """Yield the columns of the policy's tables."""
-    found = session.table_schemas()
-    yield make_value(tables=list(found), schemas=write_arrow_schemas(found.values()))
-
-
-# -- operations that spend nothing ------------------------------------------------------------------------------------
-
-
-def _explain(session: Session, head: Head) -> Explanation:
-    asked = _read_question(head)
-    return session.explain(asked.text, asked.params, epsilon=asked.epsilon)
-
-
-def _budget_panel(session: Session, head: Head) -> BudgetPanel:
-    shown = session.budget_panel()
-    charges = (replace(charge, text=clip_text(charge.text, MAX_CHARGE_TEXT)) for charge in shown.charges)
-    return replace(shown, charges=tuple(charges))
-
-
-_VALUES: dict[str, tuple[Any, Callable[[Session, Head], Any]]] = {
-    "explain": (Explanation, _explain),
-    "why": (Why, lambda session, head: session.why()),
-    "budget": (BudgetState, lambda session, head: session.budget()),
-    "budget_panel": (BudgetPanel, _budget_panel),
-    "columns": (dict[str, str], lambda session, head: session.columns(get_field(head, "table", str))),
-}
-"""Operations that return one value, and its type."""
-
-
-def _send_value(name: str, session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    kind, ask = _VALUES[name]
-    yield make_value(value=write_as(kind, ask(session, head)))
-
-
-def _ledger(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    """Yield the statements in messages of about :data:`~dpsql.client.wire.CHUNK` bytes."""
-    last = None if head.get("last") is None else get_field(head, "last", int)
-    page: list[dict[str, Any]] = []
-    size = 0
-    for entry in session.ledger(last):
-        body = write_record(entry)
-        page.append(body)
-        size += len(json.dumps(body))
-        if size > CHUNK:
-            yield make_value(entries=page)
-            page, size = [], 0
-    yield make_value(entries=page)
-
-
-def _tables(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    yield from _send(memory, session.tables())
-
-
-def _check_name(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    session.check_name(get_field(head, "name", str))
-    yield from ()
-
-
-def _keep(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    name, handle = get_field(head, "name", str), get_field(head, "result", int)
-    session.check_name(name)
-    if handle not in memory.results:
-        raise BindError("the server has forgotten this result.", hint=_GONE)
-    result, question, _ = memory.results[handle]
-    session.keep(name, result)
-    memory.note_kept(name, session.kept[name.lower()], question)
-    yield from ()
-
-
-def _plot(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    pictures = list_pictures(session.account, get_field(head, "what", str))
-    yield make_value(pictures=pictures)
-
-
-def _postgres_run(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    from dpsql.server.postgres.answers import answer_postgres  # few sessions need it
-
-    def note_kept(statement: Statement, params: Mapping[str, object] | None) -> None:
-        question = Question(statement.source, params)
-        memory.note_kept(statement.keep, session.kept.get(statement.keep.lower(), ""), question)
-
-    yield from answer_postgres(session, head, note_kept)
-
-
-def _postgres_describe(session: Session, memory: _Memory, head: Head) -> Iterator[Message]:
-    from dpsql.server.postgres.answers import describe_postgres
-
-    yield from describe_postgres(session, head)
-
-
-_STATEMENTS = (_run, _plan, _describe, _postgres_run, _postgres_describe)
-_OTHERS = (_schemas, _ledger, _tables, _check_name, _keep, _plot)
-_OPERATIONS: dict[str, Callable[[Session, _Memory, Head], Iterator[Message]]] = {
-    perform.__name__.removeprefix("_"): perform for perform in (*_STATEMENTS, *_OTHERS)
-}
-_OPERATIONS |= {name: partial(_send_value, name) for name in _VALUES}
-OPERATIONS = frozenset(_OPERATIONS)
-"""The names of all operations."""
-
-
-# -- the journal ------------------------------------------------------------------------------------------------------
-
-
-def read_journal(session: Session) -> list[bytes]:
-    """Return the lines from which :func:`restore_session` restores a session in another process.
-
-    A line has a kept result's statement, never its rows, or an open threshold's name, whose noisy level ends with the process.
-    """
-    lines = list(_memory_of(session).kept.values())
-    return lines + [json.dumps({"threshold": name}).encode() for name in session.open_thresholds]
-
-
-def restore_session(session: Session, journal: Iterable[bytes]) -> None:
-    """Make the kept results of a session again in a new process.
-
-    The caller must forbid payments, so that only stored answers are used. The next reply gets a note about each kept result that
-    can't be made again or would differ, and about each threshold that was open.
-    """
-    for line in journal:
-        body = json.loads(line)
-        if "threshold" in body:
-            name = body["threshold"]
-            add_note(session, f"the threshold {name} is closed, because its process ended: DECLARE it again")
-        elif not _restore(session, body):
-            add_note(
-                session, f"the kept result {body['kept']} is lost, because its process ended: {_GONE[:-1]}"
-            )
-
-
-def _restore(session: Session, body: Head) -> bool:
-    """Make one kept result again; return False if that would cost, fails, or gives other rows."""
-    name = str(body["kept"])
-    question = _read_question(body)
-    try:
-        result = session.answer(question)[-1]
-        session.keep(name, result)
-    except Error:
-        return False
-    if session.kept[name.lower()] != body["content"]:
-        session.forget(name)
-        return False
-    _memory_of(session).note_kept(name, body["content"], question)
-    return True

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from dpsql.client.wire import encode, pack_messages, write_error
+from dpsql.client.wire import Message, encode, pack_messages, read_error, unpack_messages, write_error
 from dpsql.errors import Error, Interrupted
 from dpsql.late_dataclass import dataclass
 from dpsql.ledger.store import ReplacedLedgerError
@@ -307,6 +307,18 @@ class AnalystQueue:
             raise
         finally:
             self.log_call(call, record.log_name, time.monotonic() - begun, outcome)
+
+    def ask(self, call: AnalystCall, record: SessionRecord, body: bytes) -> Iterator[Message]:
+        """Answer a request as :meth:`answer_and_log` does, and yield the messages of the reply.
+
+        Raises:
+            Refused: the request is rejected. Error: the reply is an error of ours.
+        """
+        for reply in self.answer_and_log(call, record, body):
+            for message in unpack_messages(reply):
+                if message.head.get("kind") == "error":
+                    raise read_error(message)
+                yield message
 
     def _ask_to_pay(self, call: AnalystCall, record: SessionRecord) -> None:
         """Check that a call may pay for a further statement."""

@@ -29,7 +29,7 @@ from dpsql.server.event_log import EventLog
 from dpsql.server.isolation import MemoryGroups, list_readable
 from dpsql.server.lapses import RightError, check_right
 from dpsql.server.queues import AnalystQueue, Edition, SessionRecord
-from dpsql.server.tokens import Identity, TokenFile, TokenGuard, TokenReader, TokenRecord
+from dpsql.server.tokens import Identity, TokenFile, TokenReader, TokenRecord
 from dpsql.server.worker_process import WorkerPool, WorkerSetup, write_import_path
 
 _T = TypeVar("_T")
@@ -63,7 +63,6 @@ class ServedPolicy:
         self.places, self._groups, self._log = places, groups, log
         self.name = places.policy.stem
         self.tokens = TokenFile(places.policy)
-        self._guard = TokenGuard(self.tokens)
         self._lock = threading.Lock()
         self._queues: dict[str, AnalystQueue] = {}
         self._forgot: date | None = None
@@ -193,12 +192,8 @@ class ServedPolicy:
 
     # -- analysts -----------------------------------------------------------------------------------------------
 
-    def identify(self, token: str, peer: str) -> Identity | None:
+    def identify(self, token: str) -> Identity | None:
         """Return a token's analyst; None if it is invalid, or the file of tokens can't be read."""
-        return self.find_by_provider(token) or self._ask_tokens(lambda: self._guard.identify(token, peer))
-
-    def look_up(self, token: str) -> Identity | None:
-        """Return a token's analyst without counting a wrong one."""
         return self.find_by_provider(token) or self._ask_tokens(lambda: self.tokens.identify(token))
 
     def find_by_provider(self, token: str) -> Identity | None:
@@ -227,14 +222,6 @@ class ServedPolicy:
         except PolicyError as error:
             self._log.write("no tokens", policy=self.name, why=error.message)
             return None
-
-    def note_wrong_token(self, peer: str) -> None:
-        """Count a wrong token that an address used as a password."""
-        self._guard.note_wrong(peer)
-
-    def seconds_turned_away(self, peer: str) -> float:
-        """Return for how many seconds the address is blocked."""
-        return self._guard.seconds_left(peer)
 
     def ask_right(self, name: str, mark: str, letting_go: bool = False) -> None:
         """Check that an analyst has a right now. If the file of tokens can't be read, no analyst has one.

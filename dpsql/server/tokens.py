@@ -33,7 +33,6 @@ from dpsql.errors import PolicyError, ServerError, did_you_mean
 from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import IdentityProvider, settle_issuer
 from dpsql.policy.validate import fold
-from dpsql.server.connections import shorten_address
 from dpsql.server.postgres.authentication import Verifier
 
 TOKEN_BITS = 256
@@ -347,78 +346,8 @@ def _locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-@dataclass
-class _Failures:
-    count: int = 0
-    until: float = 0.0
-
-
-class TokenGuard:
-    """Identifies tokens, and counts the wrong ones of each address.
-
-    After some wrong tokens an address is blocked for a time that doubles with each further one, up to ``longest`` seconds. A
-    valid token still works, or a user of a shared address could lock the others out; and no one guesses a token of 256 bits.
-
-    Args:
-        tokens: the file.
-        first, longest: seconds of the first block, and of the longest.
-    """
-
-    def __init__(self, tokens: TokenFile, first: float = 0.25, longest: float = 8.0) -> None:
-        self.tokens = tokens
-        self.first, self.longest = first, longest
-        self._lock = threading.Lock()
-        self._failures: dict[str, _Failures] = {}
-
-    def identify(self, token: str, peer: str) -> Identity | None:
-        """Return a token's analyst; None if it is unknown or has expired.
-
-        Args:
-            token: from the client.
-            peer: the client's address, as gRPC writes it: ``ipv4:10.0.0.7:51312``, ``ipv6:...``, ``unix:...``.
-
-        Raises:
-            PolicyError: the file of tokens can't be read or trusted.
-        """
-        found = self.tokens.identify(token)
-        if found is None:
-            self.note_wrong(peer)
-        return found
-
-    def note_wrong(self, peer: str) -> None:
-        """Count a wrong token of an address, unless the address is blocked already."""
-        address, now = shorten_address(peer), time.monotonic()
-        with self._lock:
-            failed = self._failures.get(address)
-            if failed is None or now >= failed.until:
-                self._note_failure(address, now)
-
-    def seconds_left(self, peer: str) -> float:
-        """Return the seconds until an address isn't blocked any more."""
-        with self._lock:
-            failed = self._failures.get(shorten_address(peer))
-        return 0.0 if failed is None else max(0.0, failed.until - time.monotonic())
-
-    def _note_failure(self, address: str, now: float) -> None:
-        failed = self._failures.pop(address, None) or _Failures()
-        if now > failed.until + _FORGIVEN:
-            failed = _Failures()
-        failed.count += 1
-        over = failed.count - _MISTYPED
-        failed.until = now + (min(self.longest, self.first * 2.0 ** min(over - 1, 30)) if over > 0 else 0.0)
-        self._failures[address] = failed  # the latest comes last
-        if len(self._failures) > _ADDRESSES:
-            del self._failures[next(iter(self._failures))]
-
-
 _ORDER_SECONDS = 60.0
 """Seconds for which an order to end a session or a statement is in force."""
-_MISTYPED = 5
-"""Wrong tokens of an address until it is blocked."""
-_FORGIVEN = 900.0
-"""Seconds without a wrong token until an address's count is reset."""
-_ADDRESSES = 10_000
-"""Addresses with counts."""
 
 
 # -- tokens of an identity provider -------------------------------------------------------------------------------------

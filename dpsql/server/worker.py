@@ -56,7 +56,7 @@ from dpsql.server.lapses import RequestLimits
 
 if TYPE_CHECKING:
     from dpsql.interrupts import StopRequest
-    from dpsql.session.session import Session
+    from dpsql.server.operations import ClientSession
 
 
 Ask = Callable[[dict[str, Any], bytes], Message]
@@ -380,7 +380,7 @@ class AnalystWorker:
         self._frames = Frames(sock)
         self._stops = stops
         self._asking = threading.Lock()
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, ClientSession] = {}
         self._journals: dict[str, list[bytes]] = {}
         self._computing: set[int] = set()
         """The threads of lower priority."""
@@ -473,10 +473,8 @@ class AnalystWorker:
             self._frames.send({"kind": "reply"}, encode(refusal), later=True)
         else:
             session = self._find_session(name, str(frame.head["analyst"]))
-            answers = self._operations.answer(
-                str(frame.head["operation"]), session, body, self._tell_touch, self._tell_failure
-            )
-            for message in answers:
+            operation = str(frame.head["operation"])
+            for message in session.answer(operation, body, self._tell_touch, self._tell_failure):
                 self._frames.send({"kind": "reply"}, encode(message), later=True)
             self._send_journal(name, session)
 
@@ -500,18 +498,19 @@ class AnalystWorker:
         sentence = limits.explain_parts(size, len(body) - size)
         return write_error(ParseError(sentence, hint="ask in several statements.")) if sentence else None
 
-    def _find_session(self, name: str, analyst: str) -> Session:
+    def _find_session(self, name: str, analyst: str) -> ClientSession:
         if name in self._sessions:
             return self._sessions[name]
         from dpsql.session.session import Session
 
         engine = self._unused.pop() if self._unused else self._open_in_call()
         proxy: Any = LedgerProxy(self._ask, self.policy, analyst)
-        self._sessions[name] = Session(self.policy, engine, proxy, self.policy.for_analyst(analyst))
+        session = Session(self.policy, engine, proxy, self.policy.for_analyst(analyst))
+        self._sessions[name] = self._operations.ClientSession(session)
         return self._sessions[name]
 
-    def _send_journal(self, name: str, session: Session) -> None:
-        lines = self._operations.read_journal(session)
+    def _send_journal(self, name: str, session: ClientSession) -> None:
+        lines = session.read_journal()
         if lines != self._journals.get(name, []):
             self._journals[name] = lines
             self._frames.send({"kind": "journal", "sizes": [len(line) for line in lines]}, b"".join(lines))
@@ -520,7 +519,7 @@ class AnalystWorker:
         """Restore a session of another process, without payments."""
         session = self._find_session(str(frame.head["session"]), str(frame.head["analyst"]))
         try:
-            self._operations.restore_session(session, cut_bytes(frame.head.get("sizes"), frame.payload))
+            session.restore(cut_bytes(frame.head.get("sizes"), frame.payload))
         except Exception as error:
             self._tell_failure(error)
 
@@ -529,7 +528,7 @@ class AnalystWorker:
         session = self._sessions.pop(str(frame.head["session"]), None)
         self._journals.pop(str(frame.head["session"]), None)
         if session is not None:
-            session.close()
+            session.session.close()
 
     # -- the front ----------------------------------------------------------------------------------------------
 

@@ -476,7 +476,7 @@ def test_unexpected_failures_have_one_sentence(near: Near, monkeypatch: pytest.M
     "body", [b"", b"\x00", encode(Message({})), encode(Message({"text": 1, "table": [], "last": "x"}))]
 )
 def test_the_worker_answers_any_bytes(idle: dpsql.Session, operation: str, body: bytes) -> None:
-    last = list(operations.answer(operation, idle, body))[-1]
+    last = list(operations.ClientSession(idle).answer(operation, body))[-1]
     assert last.head["kind"] in ("end", "error")
     if last.head["kind"] == "error":
         assert last.head["class"] in ("Error", "WireError") or last.head["message"]
@@ -509,7 +509,7 @@ def test_the_worker_answers_any_message(idle: dpsql.Session, operation: str, hea
         body = encode(Message(head))
     except WireError:  # NaN
         return
-    *before, last = operations.answer(operation, idle, body, report=failures.append)
+    *before, last = operations.ClientSession(idle).answer(operation, body, report=failures.append)
     assert last.head["kind"] in ("end", "error")
     assert all(message.head["kind"] in ("value", "result", "rows") for message in before)
     assert failures == []
@@ -523,7 +523,7 @@ def test_an_answer_that_can_not_be_sent_is_an_error(near: Near, monkeypatch: pyt
 
 
 def test_an_operation_that_is_unknown(near: Near) -> None:
-    (reply,) = operations.answer("drop", near[0], encode(Message({})))
+    (reply,) = near[2].near.answer("drop", encode(Message({})))
     assert reply.head["kind"] == "error"
 
 
@@ -546,13 +546,17 @@ def test_several_threads_may_ask(near: Near) -> None:
 # -- another process goes on
 
 
-def begin_again(session: dpsql.Session) -> dpsql.Session:
-    """Return a session that has the same engine and ledger, and nothing of the first's state."""
-    return dpsql.Session(session.policy, session._pipeline.engine, session.account)
+def begin_again(channel: NearChannel) -> operations.ClientSession:
+    """Return a session that has the same engine and ledger, and of the first's state its journal alone."""
+    session = channel.near.session
+    made = dpsql.Session(session.policy, session._pipeline.engine, session.account)
+    other = operations.ClientSession(made)
+    other.restore(channel.near.read_journal())
+    return other
 
 
 def test_kept_results_are_made_again_from_stored_answers(near: Near) -> None:
-    session, remote, _ = near
+    session, remote, channel = near
     remote.run(
         "a << SELECT k, COUNT(*) AS n FROM t WHERE x < $x GROUP BY k; b << SELECT SUM(n) AS s FROM a",
         {"x": 2},
@@ -560,48 +564,45 @@ def test_kept_results_are_made_again_from_stored_answers(near: Near) -> None:
     remote.keep("c", remote.sql("SELECT * FROM b"))
     expected = remote.sql("SELECT * FROM a, b, c").fetchall()
     spent = session.budget().spent_epsilon
-    other = begin_again(session)
-    operations.restore_session(other, operations.read_journal(session))
-    assert other.sql("SELECT * FROM a, b, c").fetchall() == expected
+    other = begin_again(channel)
+    assert other.session.sql("SELECT * FROM a, b, c").fetchall() == expected
     assert session.budget().spent_epsilon == spent
-    assert operations.read_journal(other) == operations.read_journal(session)
+    assert other.read_journal() == channel.near.read_journal()
 
 
 def test_what_is_lost_is_told_once(near: Near) -> None:
-    session, remote, _ = near
+    _, remote, channel = near
     remote.sql("DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1)")
     remote.sql("r1 << SELECT random() AS x")
-    other = begin_again(session)
-    operations.restore_session(other, operations.read_journal(session))
+    other = begin_again(channel)
     again, _ = connect_near(other)
     first, second = again.run("SELECT 1 AS x; SELECT 2 AS x")
     assert any("the threshold alarm is closed" in note for note in first.notes)
     assert any("the kept result r1 is lost" in note for note in first.notes)
     assert second.notes == ()
-    operations.restore_session(other, operations.read_journal(session))
+    other.restore(channel.near.read_journal())
     with pytest.raises(dpsql.Error) as caught:
         again.sql("SELECT WITH alarm COUNT(*) FROM t")
     assert "DECLARE it again" in str(caught.value.hint)
 
 
 def test_a_journal_does_not_grow_without_bound(near: Near, monkeypatch: pytest.MonkeyPatch) -> None:
-    session, remote, _ = near
+    _, remote, channel = near
     monkeypatch.setattr(operations, "MAX_JOURNAL", 3)
     for i in range(6):
         remote.sql(f"r{i} << SELECT {i} AS x")
-    assert len(operations.read_journal(session)) == 3
+    assert len(channel.near.read_journal()) == 3
     remote.sql("r0 << SELECT $x AS x", {"x": "x" * operations.MAX_JOURNAL_LINE})
-    assert len(operations.read_journal(session)) == 2
+    assert len(channel.near.read_journal()) == 2
 
 
 def test_a_kept_result_that_would_be_another_one_is_not_made(near: Near) -> None:
     """Drop ``b``, which was made of an ``a`` that has another content since."""
-    session, remote, _ = near
+    _, remote, channel = near
     remote.run("a << SELECT 1 AS x; b << SELECT x FROM a; a << SELECT 2 AS x")
-    other = begin_again(session)
-    operations.restore_session(other, operations.read_journal(session))
-    assert other.kept.keys() == {"a"}
-    assert other.sql("SELECT x FROM a").fetchall() == [(2,)]
+    other = begin_again(channel)
+    assert other.session.kept.keys() == {"a"}
+    assert other.session.sql("SELECT x FROM a").fetchall() == [(2,)]
 
 
 # -- what a client is made of

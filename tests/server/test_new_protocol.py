@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from dpsql.client.wire import Message, ResultReader, encode, read_error, unpack_messages
+from dpsql.client.wire import Message, ResultReader, encode
+from dpsql.errors import Error
 from dpsql.ledger.ledger import Ledger
 from dpsql.server.event_log import EventLog
 from dpsql.server.isolation import MemoryGroups
@@ -29,7 +30,7 @@ class Lines(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         served = cast("LineServer", self.server).served
-        identity = served.identify(self.rfile.readline().decode().strip(), "unix:")
+        identity = served.identify(self.rfile.readline().decode().strip())
         try:
             if identity is None:
                 raise Refused("no valid token.")
@@ -43,12 +44,12 @@ class Lines(socketserver.StreamRequestHandler):
     def answer(self, right: Right, record: SessionRecord, text: str) -> str:
         body, reader = encode(Message({"text": text})), ResultReader()
         right.take(len(body))
-        for reply in right.queue.answer_and_log(right.queue.make_call("run", record.handle), record, body):
-            for message in unpack_messages(reply):
-                if message.head["kind"] == "error":
-                    return "\n".join(read_error(message).lines())
+        try:
+            for message in right.queue.ask(right.queue.make_call("run", record.handle), record, body):
                 if message.head["kind"] in ("result", "rows"):
                     reader.take(message)
+        except Error as error:
+            return "\n".join(error.lines())
         return "\n".join("\t".join(map(str, row)) for result in reader.results() for row in result.fetchall())
 
 

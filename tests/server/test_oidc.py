@@ -346,7 +346,7 @@ def test_a_token_is_a_password_over_tls(tmp_path: Path, provider: Provider) -> N
             "unknown database": ("oidc", "elsewhere", provider.write()),
         }
         for why, (user, database, password) in wrong.items():
-            with pytest.raises(psycopg.OperationalError, match=r"no valid token|too many wrong tokens"):
+            with pytest.raises(psycopg.OperationalError, match="no valid token"):
                 ask(user, database, password, why)
         with psycopg.connect(
             url.format("oidc", "clinic", provider.write(exp=int(time.time()) - 26)), autocommit=True

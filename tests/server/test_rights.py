@@ -314,7 +314,7 @@ def list_calls() -> list[str]:
 
 def list_actions() -> list[str]:
     """Return all actions: the front's own, those of workers, and those of Flight SQL."""
-    return [f"dpsql.{name}" for name in [*OWN_ACTIONS, *operations._OPERATIONS]] + list(ACTIONS)
+    return [f"dpsql.{name}" for name in [*OWN_ACTIONS, *operations.OPERATIONS]] + list(ACTIONS)
 
 
 def test_every_call_of_flight_is_listed() -> None:

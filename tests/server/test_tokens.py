@@ -21,7 +21,7 @@ from dpsql.client.channel import find_token
 from dpsql.errors import PolicyError
 from dpsql.server import tokens
 from dpsql.server.connections import shorten_address
-from dpsql.server.tokens import TokenFile, TokenGuard
+from dpsql.server.tokens import TokenFile
 from tests.support.served import try_until
 
 POLICY = '[budget]\nepsilon = 3\n[tables.visits]\nprivacy_unit = "id"\n[analysts.ada]\nepsilon = 1\n[analysts.bob]\nepsilon = 1\n'
@@ -61,7 +61,6 @@ def test_other_texts_are_nobodys(policy: Path, wrong: str) -> None:
     held = TokenFile(policy)
     held.add("ada")
     assert held.identify(wrong) is None
-    assert TokenGuard(held).identify(wrong, "unix:") is None
 
 
 def test_one_letter_decides(policy: Path) -> None:
@@ -199,54 +198,6 @@ def test_time_does_not_tell_where_a_token_stops_being_right(policy: Path) -> Non
         return max(quickest.values()) / min(quickest.values())
 
     try_until(measure, lambda ratio: ratio < 1.5)
-
-
-# -- the door ---------------------------------------------------------------------------------------------------------
-
-
-def test_wrong_tokens_are_turned_away_for_longer_and_longer_and_no_thread_sleeps(
-    policy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [1000.0]
-    monkeypatch.setattr(tokens.time, "monotonic", lambda: now[0])
-    held = TokenFile(policy)
-    guard, token = TokenGuard(held, first=0.25, longest=8), held.add("ada")
-    waits = []
-    for _ in range(12):
-        assert guard.identify("dpsql_wrong", "ipv4:10.0.0.7:1") is None
-        waits.append(guard.seconds_left("ipv4:10.0.0.7:2"))
-        now[0] += waits[-1]
-    assert waits == [0, 0, 0, 0, 0, 0.25, 0.5, 1, 2, 4, 8, 8]  # some are mistyped
-    guard.identify("dpsql_wrong", "ipv4:10.0.0.7:1")
-    until = guard.seconds_left("ipv4:10.0.0.7:1")
-    guard.identify("dpsql_wrong", "ipv4:10.0.0.7:1")
-    assert guard.seconds_left("ipv4:10.0.0.7:1") == until  # who is turned away already stays so no longer
-    assert guard.seconds_left("ipv4:10.0.0.8:1") == 0
-    assert guard.identify(token, "ipv4:10.0.0.7:9") is not None  # a right one is let in
-    now[0] += 1000
-    guard.identify("dpsql_wrong", "ipv4:10.0.0.7:1")
-    assert guard.seconds_left("ipv4:10.0.0.7:1") == 0  # what was long ago is forgotten
-
-
-def test_somebody_on_the_same_socket_locks_nobody_out(policy: Path) -> None:
-    held = TokenFile(policy)
-    token = held.add("ada")
-    guard = TokenGuard(held, first=60, longest=60)
-    assert guard.identify(token, "unix:") is not None
-    for _ in range(9):
-        assert guard.identify("dpsql_" + "A" * 43, "unix:") is None
-    assert guard.seconds_left("unix:") > 50
-    assert guard.identify(token, "unix:") is not None
-    held.remove("ada")
-    assert guard.identify(token, "unix:") is None
-
-
-def test_the_memory_of_addresses_is_bounded(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "_ADDRESSES", 50)
-    guard = TokenGuard(TokenFile(policy))
-    for i in range(500):
-        guard.identify("wrong", f"ipv4:10.0.{i // 250}.{i % 250}:1")
-    assert len(guard._failures) <= 50
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pyarrow.flight as flight
 from dpsql.client.session import RemoteSession
 from dpsql.client.wire import READING, Message, ResultReader, decode, encode
 from dpsql.policy.model import Policy
-from dpsql.server import operations
+from dpsql.server.operations import ClientSession
 from dpsql.session.result import Result
 from dpsql.session.session import Session
 
@@ -33,8 +33,8 @@ def read_results(messages: Iterable[Message]) -> list[Result]:
 class NearChannel:
     """A channel that answers in the caller's process."""
 
-    def __init__(self, session: Session, analyst: str = "ann") -> None:
-        self.session = session
+    def __init__(self, session: Session | ClientSession, analyst: str = "ann") -> None:
+        self.near = session if isinstance(session, ClientSession) else ClientSession(session)
         self.analyst = analyst
         self.sent: list[tuple[str, Message]] = []
         self.arrived: list[Message] = []
@@ -58,7 +58,7 @@ class NearChannel:
 
     def _answer(self, operation: str, body: bytes) -> Iterator[Message]:
         if operation == "open":
-            policy = without_sources(self.session.policy)
+            policy = without_sources(self.near.session.policy)
             yield Message({
                 "kind": "value", "session": "s1", "analyst": self.analyst, "policy": policy, "version": "0", "answers": "shared",
                 "answer_times": [0.25, 0.5], "expires": self.expires,
@@ -69,9 +69,7 @@ class NearChannel:
             yield Message({"kind": "end"})
             return
         stages: list[Message] = []
-        for reply in operations.answer(
-            operation, self.session, body, lambda: stages.append(READING), self.failures.append
-        ):
+        for reply in self.near.answer(operation, body, lambda: stages.append(READING), self.failures.append):
             yield from stages
             stages.clear()
             yield reply
@@ -80,7 +78,7 @@ class NearChannel:
         self.closed = True
 
 
-def connect_near(session: Session) -> tuple[RemoteSession, NearChannel]:
+def connect_near(session: Session | ClientSession) -> tuple[RemoteSession, NearChannel]:
     channel = NearChannel(session)
     return RemoteSession(channel, "near"), channel
 

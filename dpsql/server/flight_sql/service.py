@@ -8,8 +8,6 @@ client.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import math
 import re
@@ -26,16 +24,15 @@ from dpsql import __version__
 from dpsql.catalogue.aggregate_names import MECHANISMS, OFFERED_MODES
 from dpsql.catalogue.row_names import ROW_NAMES
 from dpsql.client.wire import (
+    MALFORMED,
     Head,
     Message,
     ResultReader,
     WireError,
     encode,
     get_field,
-    read_error,
     read_statement_description,
     read_tables,
-    unpack_messages,
     write_params,
 )
 from dpsql.errors import BindError, Error, ParseError, PrivacyError
@@ -336,13 +333,9 @@ def _plain(value: object) -> object:
     return value if value is None or isinstance(value, int | float | str) else str(value)
 
 
-_CODE_BYTES = 32
-_FOREIGN = "this statement was prepared by another analyst, or before the server was restarted."
-
-
 @dataclass(frozen=True)
 class StatementHandle:
-    """A prepared statement.
+    """A prepared statement. The client keeps it, so the server remembers none; it gives no right to anything.
 
     Args:
         text: dpsql SQL.
@@ -354,34 +347,29 @@ class StatementHandle:
     bound: Head | None = None
     mark: str = ""
 
+    def write(self) -> bytes:
+        """Return the handle as bytes."""
+        parts = {"text": self.text, "bound": self.bound, "mark": self.mark}
+        return json.dumps(parts, separators=(",", ":")).encode()
 
-class HandleMaker:
-    """A writer and reader of handles, whose key dies with the server."""
-
-    def __init__(self) -> None:
-        self._key = secrets.token_bytes(_CODE_BYTES)
-
-    def write(self, policy: str, analyst: str, handle: StatementHandle) -> bytes:
-        """Return an analyst's handle under a policy as bytes."""
-        parts = {"text": handle.text, "bound": handle.bound, "mark": handle.mark}
-        body = json.dumps(parts, separators=(",", ":")).encode()
-        return self._make_code(policy, analyst, body) + body
-
-    def read(self, policy: str, analyst: str, data: bytes) -> StatementHandle:
+    @classmethod
+    def read(cls, data: bytes) -> StatementHandle:
         """Read a handle.
 
         Raises:
-            BindError: the handle is another analyst's or another server's.
+            BindError: it is none.
         """
-        code, body = data[:_CODE_BYTES], data[_CODE_BYTES:]
-        if not hmac.compare_digest(code, self._make_code(policy, analyst, body)):
-            raise BindError(_FOREIGN, hint="prepare it again.")
-        parts = json.loads(body)
-        return StatementHandle(parts["text"], parts["bound"], parts["mark"])
+        try:
+            parts = json.loads(data)
+            bound = None if parts["bound"] is None else get_field(parts, "bound", dict)
+            return cls(get_field(parts, "text", str), bound, get_field(parts, "mark", str))
+        except (*MALFORMED, WireError):
+            raise BindError("this is no handle of a prepared statement.", hint="prepare it again.") from None
 
-    def _make_code(self, policy: str, analyst: str, body: bytes) -> bytes:
-        whose = json.dumps([policy, analyst]).encode() + b"\n"
-        return hmac.new(self._key, whose + body, hashlib.sha256).digest()
+
+def write_ticket(handle: StatementHandle) -> bytes:
+    """Return the ticket of one execution."""
+    return pack_message("TicketStatementQuery", statement_handle=handle.write())
 
 
 def make_mark() -> str:
@@ -480,7 +468,6 @@ class FlightSqlService:
     """The answers to Flight SQL clients. Its exceptions are safe for them."""
 
     def __init__(self) -> None:
-        self._handles = HandleMaker()
         self._lock = threading.Lock()
         self._sessions: dict[tuple[str, str], str] = {}
         """Handles of the sessions that analysts' connections share."""
@@ -495,10 +482,10 @@ class FlightSqlService:
         schema = None
         if name == "CommandStatementQuery":
             self._check_transaction(command)
-            ticket = self._write_ticket(caller, StatementHandle(command.query, None, make_mark()))
+            ticket = write_ticket(StatementHandle(command.query, None, make_mark()))
         elif name == "CommandPreparedStatementQuery":
-            held = self._read_handle(caller, command.prepared_statement_handle)
-            ticket = self._write_ticket(caller, StatementHandle(held.text, held.bound, make_mark()))
+            held = StatementHandle.read(command.prepared_statement_handle)
+            ticket = write_ticket(StatementHandle(held.text, held.bound, make_mark()))
         else:
             schema, ticket = self._find_table_schema(name, command), bytes(descriptor.command)
         return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(ticket, [])], -1, -1)
@@ -510,7 +497,7 @@ class FlightSqlService:
             self._check_transaction(command)
             held = StatementHandle(command.query)
         elif name == "CommandPreparedStatementQuery":
-            held = self._read_handle(caller, command.prepared_statement_handle)
+            held = StatementHandle.read(command.prepared_statement_handle)
         else:
             return self._find_table_schema(name, command)
         return write_prepared(self._describe(caller, context, held))
@@ -519,7 +506,7 @@ class FlightSqlService:
         """Return the rows of a ticket. A statement is paid here."""
         name, command = unpack_message(ticket)
         if name == "TicketStatementQuery":
-            held = self._read_handle(caller, command.statement_handle)
+            held = StatementHandle.read(command.statement_handle)
             table = write_answer(self._run(caller, context, held))
         else:
             table = self._make_table(caller, context, name, command)
@@ -530,9 +517,9 @@ class FlightSqlService:
         name, command = unpack_message(descriptor.command or b"")
         if name != "CommandPreparedStatementQuery":
             self._refuse_update(caller, context, name, command)
-        held = self._read_handle(caller, command.prepared_statement_handle)
+        held = StatementHandle.read(command.prepared_statement_handle)
         bound = read_parameters(reader, caller.queue.edition.limits.parameter_bytes)
-        handle = self._write_handle(caller, StatementHandle(held.text, bound))
+        handle = StatementHandle(held.text, bound).write()
         reply = make_message("DoPutPreparedStatementResult", prepared_statement_handle=handle)
         writer.write(pa.py_buffer(reply.SerializeToString()))
 
@@ -571,7 +558,7 @@ class FlightSqlService:
         schema = b"" if found.schema is None else write_prepared(found).serialize().to_pybytes()
         return pack_message(
             "ActionCreatePreparedStatementResult",
-            prepared_statement_handle=self._write_handle(caller, held),
+            prepared_statement_handle=held.write(),
             dataset_schema=schema,
             parameter_schema=found.parameters.serialize().to_pybytes(),
             is_update=False,
@@ -604,7 +591,7 @@ class FlightSqlService:
         for endpoint in info.endpoint[:1]:
             name, command = unpack_message(endpoint.ticket.ticket)
             if name == "TicketStatementQuery":
-                mark = self._read_handle(caller, command.statement_handle).mark
+                mark = StatementHandle.read(command.statement_handle).mark
                 call = self._running.get((caller.served.name, caller.queue.analyst, mark))
                 if call is not None and caller.queue.stop_call(call):
                     return _CANCELLING
@@ -617,7 +604,7 @@ class FlightSqlService:
         if name == "CommandStatementUpdate":
             self._describe(caller, context, StatementHandle(command.query))
         elif name == "CommandPreparedStatementUpdate":
-            self._describe(caller, context, self._read_handle(caller, command.prepared_statement_handle))
+            self._describe(caller, context, StatementHandle.read(command.prepared_statement_handle))
         elif name == "CommandStatementIngest":
             raise PrivacyError(_NO_TABLES, hint="write small tables as WITH t(a, b) AS (VALUES ...).")
         else:
@@ -681,16 +668,14 @@ class FlightSqlService:
 
     def _ask(self, caller: Right, context: Any, operation: str, head: Head, mark: str = "") -> list[Message]:
         """Ask the worker, and return its messages once they may leave."""
-        queue, record = caller.queue, self._find_session(caller)
-        call = queue.make_call(operation, record.handle)
+        record = self._find_session(caller)
+        call = caller.queue.make_call(operation, record.handle)
         call.is_abandoned = context.is_cancelled
         with self._stoppable(caller, context, call, mark):
-            replies = queue.answer_and_log(call, record, encode(Message(dict(head))))
-            arrived = [message for reply in replies for message in unpack_messages(reply)]
-        for message in arrived:
-            if get_field(message.head, "kind", str) == "error":
-                raise write_flight_error(read_error(message))
-        return arrived
+            try:
+                return list(caller.queue.ask(call, record, encode(Message(dict(head)))))
+            except Error as error:
+                raise write_flight_error(error) from None
 
     @contextmanager
     def _stoppable(self, caller: Right, context: object, call: AnalystCall, mark: str) -> Iterator[None]:
@@ -721,15 +706,6 @@ class FlightSqlService:
                 return record
 
     # -- handles and messages -----------------------------------------------------------------------------------
-
-    def _write_handle(self, caller: Right, handle: StatementHandle) -> bytes:
-        return self._handles.write(caller.served.name, caller.queue.analyst, handle)
-
-    def _write_ticket(self, caller: Right, handle: StatementHandle) -> bytes:
-        return pack_message("TicketStatementQuery", statement_handle=self._write_handle(caller, handle))
-
-    def _read_handle(self, caller: Right, data: bytes) -> StatementHandle:
-        return self._handles.read(caller.served.name, caller.queue.analyst, data)
 
     def _unpack_as(self, name: str, data: bytes) -> Any:
         found, message = unpack_message(data)

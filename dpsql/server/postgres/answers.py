@@ -16,10 +16,9 @@ import re
 import struct
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import field, replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,7 +35,7 @@ from dpsql.language.postgres import (
     split_parts,
     suggest_types,
 )
-from dpsql.language.statements import Statement, parse
+from dpsql.language.statements import parse
 from dpsql.late_dataclass import dataclass
 from dpsql.server.postgres import types
 from dpsql.server.postgres.catalog import Catalogue, open_finisher
@@ -58,7 +57,7 @@ from dpsql.server.postgres.messages import (
 )
 from dpsql.server.postgres.messages import write as write_message
 from dpsql.server.postgres.types import read_parameter
-from dpsql.session.interface import may_keep
+from dpsql.session.interface import Question, may_keep
 from dpsql.session.result import Result
 from dpsql.session.session import Session
 
@@ -79,16 +78,49 @@ _SETS = re.compile(r"\b(UNION|EXCEPT|INTERSECT)\b", re.IGNORECASE)
 _ONE, _APART = "a prepared statement is one statement.", "send them one after another."
 
 
-@dataclass
-class _State:
-    """The state of a PostgreSQL client's session besides dpsql's own."""
+@dataclass(frozen=True)
+class _Asked:
+    """A client's text with its parameters."""
 
-    settings: ClientSettings
-    catalogue: Catalogue
-    cursors: dict[str, Result] = field(default_factory=dict)
-    """The rows of declared cursors that were not fetched yet, by name."""
-    prepared: dict[str, TextPart] = field(default_factory=dict)
-    """The statements of PREPARE by name."""
+    text: str
+    kinds: tuple[int, ...] = ()
+    values: tuple[Any, ...] = ()
+    result_formats: tuple[int, ...] = ()
+    fields: tuple[ResultField, ...] | None = None
+    """The columns of an earlier description, whose types the values must have."""
+    bound: bool = False
+    """Whether its parameters have values."""
+
+    @property
+    def params(self) -> dict[str, Any] | None:
+        return {str(place): value for place, value in enumerate(self.values, 1)} or None
+
+
+class PostgresSession:
+    """A PostgreSQL client's session: its settings, catalogue, cursors and prepared statements beside dpsql's own session.
+
+    Args:
+        session: the analyst's.
+        startup: the parameters that the client connected with.
+        database: the policy's name.
+        note_kept: called with the name and the question of each kept result.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        startup: Head,
+        database: str,
+        note_kept: Callable[[str, Question], None],
+    ) -> None:
+        analyst = next(iter(session.policy.analysts), "")
+        self._session, self._note_kept, self._database = session, note_kept, database
+        self.settings = ClientSettings.begin(analyst, startup)
+        self.catalogue = Catalogue(session, analyst, database)
+        self.cursors: dict[str, Result] = {}
+        """The rows of declared cursors that were not fetched yet, by name."""
+        self.prepared: dict[str, TextPart] = {}
+        """The statements of PREPARE by name."""
 
     def prepare(self, part: TextPart) -> None:
         """Keep the statement of a PREPARE.
@@ -142,88 +174,295 @@ class _State:
             raise BindError(f"there is no cursor {name}.", hint=hint, sqlstate="34000")
         return self.cursors[name]
 
+    # -- answers -----------------------------------------------------------------------------------------------
 
-_STATES: WeakKeyDictionary[Session, _State] = WeakKeyDictionary()
+    def run(self, head: Head) -> Iterator[Message]:
+        """Answer a client's text: for each statement its columns, its rows and its end.
 
+        ``head`` has the text, and types, values and formats of parameters.
+        """
+        asked = self._read_asked(head)
+        simple = get_field(head, "simple", bool, False)
+        parts = self._split(asked.text)
+        if not simple and sum(part.count for part in parts) > 1:
+            raise ParseError(_ONE, hint=_APART)
+        if not parts:
+            yield make_value(part="end", tag="")
+        for part in parts:
+            with _elsewhere() if part.kind == "execute" else nullcontext():
+                yield from self._answer_part(self._find_executed(part), asked)
 
-def _state_of(session: Session, head: Head) -> _State:
-    """Return a session's settings and catalogue; they begin with the parameters that its client connected with."""
-    if session not in _STATES:
-        analyst = next(iter(session.policy.analysts), "")
-        settings = ClientSettings.begin(analyst, get_field(head, "startup", dict, {}))
-        catalogue = Catalogue(session, analyst, get_field(head, "database", str, "dpsql"))
-        _STATES[session] = _State(settings, catalogue)
-    return _STATES[session]
+    def _find_executed(self, part: TextPart) -> TextPart:
+        """Return the part that an EXECUTE stands for, or another part itself."""
+        return self._split(self.find_prepared(part.own))[0] if part.kind == "execute" else part
 
+    def _check_prepared(self, part: TextPart) -> None:
+        """Refuse what can't be prepared.
 
-@dataclass(frozen=True)
-class _Asked:
-    """A client's text with its parameters."""
+        Raises:
+            ParseError, BindError: it is no query, or none that can be read.
+        """
+        (inner,) = self._split(part.text)
+        if inner.kind == "query":
+            parse(part.text, dict.fromkeys(list_parameter_names(part.text)) or None)
+        elif inner.kind != "catalog":
+            raise ParseError("only a query can be prepared.", hint="PREPARE p AS SELECT ...")
 
-    text: str
-    kinds: tuple[int, ...] = ()
-    values: tuple[Any, ...] = ()
-    result_formats: tuple[int, ...] = ()
-    fields: tuple[ResultField, ...] | None = None
-    """The columns of an earlier description, whose types the values must have."""
-    bound: bool = False
-    """Whether its parameters have values."""
+    def _answer_part(self, part: TextPart, asked: _Asked) -> Iterator[Message]:
+        if part.kind == "command":
+            done = run_command(part.words, self.settings)
+            self.forget_prepared(done.forget)
+            yield from self._write_done(done, asked)
+        elif part.kind == "prepare":
+            self._check_prepared(part)
+            self.prepare(part)
+            yield make_value(part="end", tag="PREPARE")
+        elif part.kind == "fetch":
+            yield from self._fetch(part, asked)
+        elif (
+            part.kind == "query" and (closed := _CLOSE.fullmatch(part.own)) and closed["name"] in self.cursors
+        ):
+            del self.cursors[closed["name"]]
+            yield make_value(part="end", tag="CLOSE CURSOR")
+        elif part.kind == "catalog":
+            result = Result(self.catalogue.answer(part, asked.values, self.settings))
+            yield from _write_rows(result, asked, _find_catalog_fields(result))
+            yield self._write_end(result, f"SELECT {len(result)}")
+        else:
+            yield from self._answer_queries(part, asked)
 
-    @property
-    def params(self) -> dict[str, Any] | None:
-        return {str(place): value for place, value in enumerate(self.values, 1)} or None
+    def _answer_queries(self, part: TextPart, asked: _Asked) -> Iterator[Message]:
+        layout = _read_layout(part.words) if part.kind == "copy" else None
+        self._session.interval_columns = self.settings.interval_columns
+        empty = self._find_empty(part, asked.params)
+        if empty is not None:
+            yield from _write_rows(Result(empty), asked)
+            yield self._write_end(Result(empty), "SELECT 0")
+            return
+        statements = parse(part.text, asked.params) if may_keep(part.own) else []
+        failed: Error | None = None
+        try:
+            results = self._session.run(part.text, asked.params)
+        except Error as error:
+            failed, results = error, [result for result in error.answered if isinstance(result, Result)]
+        for place, result in enumerate(results):
+            if place < len(statements) and (name := statements[place].keep):
+                self._note_kept(name, Question(statements[place].source, asked.params))
+            if part.kind == "declare":
+                self.declare(part.words[0], result)
+                yield self._write_end(result, "DECLARE CURSOR")
+            elif layout is not None:
+                yield from _write_copy(result, *layout)
+                yield self._write_end(result, f"COPY {len(result)}")
+            else:
+                yield from _write_rows(result, asked)
+                yield self._write_end(result, f"SELECT {len(result)}")
+        if failed is not None:
+            raise failed
 
+    def _find_empty(self, part: TextPart, params: dict[str, Any] | None) -> pa.Table | None:
+        """Return the answer of a query by which tools ask for columns only; None for another query.
 
-def _read_asked(session: Session, head: Head) -> _Asked:
-    """Read what the front passes on."""
-    text, kinds = get_field(head, "text", str), tuple(_read_numbers(head, "kinds"))
-    given, formats = get_field(head, "values", list, []), _read_numbers(head, "formats")
-    if len(given) > MAX_NUMBERED or len(kinds) > MAX_NUMBERED:
-        raise BindError(f"a statement may have {MAX_NUMBERED:,} parameters.")
-    if len(formats) != len(given) or not all(value is None or isinstance(value, str) for value in given):
-        raise WireError("parameters arrived that are none.")
-    known = [*kinds, *[0] * (len(given) - len(kinds))]
-    described = _read_numbers(head, "described")
-    if any(form and not kind for form, kind in zip(formats, known, strict=False)):
-        described = described or _find_kinds(session, head, kinds)
-    hints = _suggest_kinds(session, text) if given and not all(known) else {}
-    values = []
-    for place, (value, form) in enumerate(zip(given, formats, strict=True)):
-        kind = known[place]
-        if not kind and form:
-            kind = described[place] if place < len(described) else 0
-        data = None if value is None else base64.b64decode(value)
-        if not kind and not form and types.needs_type(hints.get(place + 1, 0), data):
-            kind = hints[place + 1]  # other texts may be compared as they are
-        values.append(read_parameter(place + 1, kind, form, data))
-    fields = None if head.get("fields") is None else tuple(map(_read_field, get_field(head, "fields", list)))
-    shown = tuple(_read_numbers(head, "result_formats"))
-    return _Asked(text, kinds, tuple(values), shown, fields, bool(given))
+        It is free: the columns are those of the description, or of the query over empty copies of the tables, which may name each
+        row. A query that has a row even there is none of these.
+        """
+        asked = _NO_ROWS.search(part.own)
+        if (
+            asked is None
+            or part.kind != "query"
+            or part.count > 1
+            or (_SETS.search(part.own) and not asked["limit"])
+        ):
+            return None
+        try:
+            schema = self._session.describe(part.text, params).schema
+        except PrivacyError:
+            empty = {name: columns.empty_table() for name, columns in self._session.table_schemas().items()}
+            found = open_finisher().finish(part.text, empty)
+            return None if found.num_rows else found
+        return schema.empty_table() if schema is not None and asked["limit"] else None
 
+    def _fetch(self, part: TextPart, asked: _Asked) -> Iterator[Message]:
+        """Yield the next rows of a cursor. They are paid already."""
+        name, most = _read_fetch(part.words)
+        held = self.find_cursor(name)
+        count = len(held) if most is None else most
+        rows, self.cursors[name] = Result(held.table.slice(0, count)), Result(held.table.slice(count))
+        yield from _write_rows(rows, asked)
+        yield self._write_end(rows, f"FETCH {len(rows)}")
 
-def _suggest_kinds(session: Session, text: str) -> dict[int, int]:
-    """Return the types of a text's parameters by number, as far as their place tells them."""
-    if "$" not in text:
-        return {}
-    columns: dict[str, str] = {}
-    for table in (*session.policy.tables, *session.relations):
-        for name, kind in session.columns(table).items():
-            columns[name.lower()] = kind if columns.get(name.lower(), kind) == kind else ""
-    found = {
-        number: types.find_sql_type(kind, 0).kind for number, kind in suggest_types(text, columns).items()
-    }
-    return {number: kind for number, kind in found.items() if kind in _SAMPLES}
+    def _write_end(self, result: Result, tag: str) -> Message:
+        """Return the end of a statement: its tag, and a notice with its cost and notes.
 
+        The notice is in the head, since the front fills in the budget left there only (:mod:`dpsql.server.frames`).
+        """
+        more: dict[str, object] = {}
+        if not self.settings.quiet and (result.loss or result.notes):
+            more["notice"] = [
+                result.cost_line or "no charge",
+                "\n".join([*result.notes, *_say_errors(result)]),
+            ]
+        return make_value(part="end", tag=tag, **more)
 
-def _find_kinds(session: Session, head: Head, given: tuple[int, ...]) -> list[int]:
-    """Return the types that a description of a text would tell of its parameters."""
-    parts = _split(session, head)
-    if len(parts) != 1 or parts[0].kind == "command":
-        return []
-    if parts[0].kind == "catalog":
-        return [*_complete_catalog_kinds(session, parts[0], given)]
-    kinds, _, _ = _describe_query(session, parts[0], _Asked(parts[0].text, given))
-    return [kind or types.TEXT for kind in kinds]
+    def _write_done(self, done: Done, asked: _Asked) -> Iterator[Message]:
+        if done.names:
+            fields = [types.PgType(types.TEXT).name_field(name) for name in done.names]
+            formats = _spread(asked.result_formats, len(fields))
+            yield make_value(write_description(fields, formats), part="fields")
+            rows = b"".join(write_row([value.encode() for value in row]) for row in done.rows)
+            yield make_value(rows, part="rows")
+        changed = [list(pair) for pair in done.changed]
+        yield make_value(
+            part="end",
+            tag=done.tag,
+            transaction=done.transaction,
+            forget=done.forget,
+            changed=changed,
+            timeout=self.settings.timeout,
+        )
+
+    # -- schema before payment -----------------------------------------------------------------------------------
+
+    def describe(self, head: Head) -> Iterator[Message]:
+        """Yield a description of a statement: its parameters, unless ``portal`` is set, its price and columns.
+
+        Spends nothing, and reads no private row.
+        """
+        asked = self._read_asked(head)
+        parts = self._split(asked.text)
+        if sum(part.count for part in parts) > 1:
+            raise ParseError(_ONE, hint=_APART)
+        kinds, fields, price = asked.kinds, None, ""
+        if "cursor" in head:
+            fields = _find_fields(self.find_cursor(get_field(head, "cursor", str)))
+        for part in map(self._find_executed, parts):
+            if part.kind == "command":
+                names = run_command(part.words, self.settings, only_describe=True).names
+                fields = [types.PgType(types.TEXT).name_field(name) for name in names] or None
+            elif part.kind == "fetch":
+                fields = _find_fields(self.find_cursor(_read_fetch(part.words)[0]))
+            elif part.kind == "catalog":
+                kinds = self._complete_catalog_kinds(part, kinds)
+                values = asked.values if asked.bound else tuple(_sample(kind) for kind in kinds)
+                fields = _find_catalog_fields(Result(self.catalogue.answer(part, values, self.settings)))
+            elif part.kind != "prepare":
+                self._session.interval_columns = self.settings.interval_columns
+                kinds, found, price = self._describe_query(part, asked)
+                fields = found if part.kind == "query" else None
+        kinds = tuple(kind or types.TEXT for kind in kinds)
+        written = b"" if get_field(head, "portal", bool, False) else write_parameter_kinds(kinds)
+        if fields is None:
+            yield make_value(written + NO_DATA, kinds=list(kinds))
+            return
+        if price and not self.settings.quiet:
+            written += write_notice(f"it would cost {price}; nothing was charged")
+        formats = _spread(asked.result_formats, len(fields))
+        listed = [[item.name, item.kind, item.size, item.modifier] for item in fields]
+        yield make_value(written + write_description(fields, formats), kinds=list(kinds), fields=listed)
+
+    def _describe_query(
+        self, part: TextPart, asked: _Asked
+    ) -> tuple[tuple[int, ...], list[ResultField], str]:
+        """Return types of parameters, columns and price of a query. Values that are missing are those of types that fit."""
+        kinds, params = list(asked.kinds), asked.params
+        if not asked.bound:
+            hints = self._suggest_kinds(part.text)
+            kinds = self._complete_kinds(part, kinds, hints)
+            samples = {str(place): StandIn(_sample(kind)) for place, kind in enumerate(kinds, 1)}
+            params = samples if any(asked.kinds) or hints else None
+        empty = self._find_empty(part, params)
+        if empty is not None:
+            return tuple(kinds), _find_fields(Result(empty)), ""
+        found = self._session.describe(part.text, params)
+        if found.schema is None:
+            raise BindError(
+                "the columns depend on the parameters.",
+                hint="name the types of the parameters, as $1::INTEGER.",
+            )
+        return tuple(kinds), _find_fields(Result(found.schema.empty_table())), found.price
+
+    def _complete_catalog_kinds(self, part: TextPart, given: Sequence[int]) -> tuple[int, ...]:
+        """Return the types of a catalogue query's parameters: those that the client gave, then those of casts, and else texts."""
+        hints, listed = self._suggest_kinds(part.own), dict(enumerate(given, 1))
+        count = max(len(given), count_numbered_parameters(part.own))
+        return tuple(listed.get(place) or hints.get(place, types.TEXT) for place in range(1, count + 1))
+
+    def _complete_kinds(self, part: TextPart, given: Sequence[int], hints: Mapping[int, int]) -> list[int]:
+        """Return the types of a query's parameters: those that the client gave, then ``hints``, and else those that fit."""
+        kinds = list(given)
+        for name in list_parameter_names(part.text):
+            if not name.isdigit() or not 1 <= int(name) <= MAX_NUMBERED:
+                raise BindError(
+                    f"the parameter ${name} has no number.", hint="parameters are $1, $2 and so on here."
+                )
+            kinds += [0] * (int(name) - len(kinds))
+        for place, kind in hints.items():
+            if place <= len(kinds):
+                kinds[place - 1] = kinds[place - 1] or kind
+        if all(kinds):
+            return kinds
+        found = self._session.describe(part.text).parameters
+        for name, kind in zip(found.names, found.types, strict=True):
+            kinds[int(name) - 1] = kinds[int(name) - 1] or types.find_arrow_type(kind).kind
+        return [kind or types.TEXT for kind in kinds]
+
+    # -- parameters ----------------------------------------------------------------------------------------------
+
+    def _read_asked(self, head: Head) -> _Asked:
+        """Read what the front passes on."""
+        text, kinds = get_field(head, "text", str), tuple(_read_numbers(head, "kinds"))
+        given, formats = get_field(head, "values", list, []), _read_numbers(head, "formats")
+        if len(given) > MAX_NUMBERED or len(kinds) > MAX_NUMBERED:
+            raise BindError(f"a statement may have {MAX_NUMBERED:,} parameters.")
+        if len(formats) != len(given) or not all(value is None or isinstance(value, str) for value in given):
+            raise WireError("parameters arrived that are none.")
+        known = [*kinds, *[0] * (len(given) - len(kinds))]
+        described = _read_numbers(head, "described")
+        if any(form and not kind for form, kind in zip(formats, known, strict=False)):
+            described = described or self._find_kinds(text, kinds)
+        hints = self._suggest_kinds(text) if given and not all(known) else {}
+        values = []
+        for place, (value, form) in enumerate(zip(given, formats, strict=True)):
+            kind = known[place]
+            if not kind and form:
+                kind = described[place] if place < len(described) else 0
+            data = None if value is None else base64.b64decode(value)
+            if not kind and not form and types.needs_type(hints.get(place + 1, 0), data):
+                kind = hints[place + 1]  # other texts may be compared as they are
+            values.append(read_parameter(place + 1, kind, form, data))
+        fields = (
+            None if head.get("fields") is None else tuple(map(_read_field, get_field(head, "fields", list)))
+        )
+        shown = tuple(_read_numbers(head, "result_formats"))
+        return _Asked(text, kinds, tuple(values), shown, fields, bool(given))
+
+    def _suggest_kinds(self, text: str) -> dict[int, int]:
+        """Return the types of a text's parameters by number, as far as their place tells them."""
+        if "$" not in text:
+            return {}
+        columns: dict[str, str] = {}
+        for table in (*self._session.policy.tables, *self._session.relations):
+            for name, kind in self._session.columns(table).items():
+                columns[name.lower()] = kind if columns.get(name.lower(), kind) == kind else ""
+        found = {
+            number: types.find_sql_type(kind, 0).kind for number, kind in suggest_types(text, columns).items()
+        }
+        return {number: kind for number, kind in found.items() if kind in _SAMPLES}
+
+    def _find_kinds(self, text: str, given: tuple[int, ...]) -> list[int]:
+        """Return the types that a description of a text would tell of its parameters."""
+        parts = self._split(text)
+        if len(parts) != 1 or parts[0].kind == "command":
+            return []
+        if parts[0].kind == "catalog":
+            return [*self._complete_catalog_kinds(parts[0], given)]
+        kinds, _, _ = self._describe_query(parts[0], _Asked(parts[0].text, given))
+        return [kind or types.TEXT for kind in kinds]
+
+    def _split(self, text: str) -> list[TextPart]:
+        """Return the parts of a client's text."""
+        tables = {name.lower() for name in (*self._session.policy.tables, *self._session.relations)}
+        return split_parts(text, tables, self._database)
 
 
 def _read_numbers(head: Head, name: str) -> list[int]:
@@ -239,37 +478,6 @@ def _read_field(item: Any) -> ResultField:
     return ResultField(item[0], *(int(number) for number in item[1:]))
 
 
-# -- answers ---------------------------------------------------------------------------------------------------------------
-
-
-def answer_postgres(
-    session: Session,
-    head: Head,
-    note_kept: Callable[[Statement, Head | None], None],
-) -> Iterator[Message]:
-    """Answer a client's text: for each statement its columns, its rows and its end.
-
-    Args:
-        session: the analyst's.
-        head: the text, and types, values and formats of parameters.
-        note_kept: called with each statement whose result was kept.
-    """
-    asked, state = _read_asked(session, head), _state_of(session, head)
-    simple = get_field(head, "simple", bool, False)
-    parts = _split(session, head)
-    if not simple and sum(part.count for part in parts) > 1:
-        raise ParseError(_ONE, hint=_APART)
-    if not parts:
-        yield make_value(part="end", tag="")
-    for part in parts:
-        if part.kind == "execute":
-            with _elsewhere():
-                part = _execute(session, part, state)
-                yield from _answer_part(session, part, asked, state, note_kept)
-        else:
-            yield from _answer_part(session, part, asked, state, note_kept)
-
-
 @contextmanager
 def _elsewhere() -> Iterator[None]:
     """Drop the places of errors in a prepared statement, which aren't in the client's text."""
@@ -278,121 +486,6 @@ def _elsewhere() -> Iterator[None]:
     except Error as error:
         error.span = None
         raise
-
-
-def _execute(session: Session, part: TextPart, state: _State) -> TextPart:
-    """Return the part that an EXECUTE stands for."""
-    return _split_text(session, state.find_prepared(part.own), "")[0]
-
-
-def _check_prepared(session: Session, part: TextPart) -> None:
-    """Refuse what can't be prepared.
-
-    Raises:
-        ParseError, BindError: it is no query, or none that can be read.
-    """
-    (inner,) = _split_text(session, part.text, "")
-    if inner.kind == "query":
-        parse(part.text, dict.fromkeys(list_parameter_names(part.text)) or None)
-    elif inner.kind != "catalog":
-        raise ParseError("only a query can be prepared.", hint="PREPARE p AS SELECT ...")
-
-
-def _answer_part(
-    session: Session,
-    part: TextPart,
-    asked: _Asked,
-    state: _State,
-    note_kept: Callable[[Statement, Head | None], None],
-) -> Iterator[Message]:
-    if part.kind == "command":
-        done = run_command(part.words, state.settings)
-        state.forget_prepared(done.forget)
-        yield from _write_done(done, asked, state.settings)
-    elif part.kind == "prepare":
-        _check_prepared(session, part)
-        state.prepare(part)
-        yield make_value(part="end", tag="PREPARE")
-    elif part.kind == "fetch":
-        yield from _fetch(part, asked, state)
-    elif part.kind == "query" and (closed := _CLOSE.fullmatch(part.own)) and closed["name"] in state.cursors:
-        del state.cursors[closed["name"]]
-        yield make_value(part="end", tag="CLOSE CURSOR")
-    elif part.kind == "catalog":
-        result = Result(state.catalogue.answer(part, asked.values, state.settings))
-        yield from _write_rows(result, asked, _find_catalog_fields(result))
-        yield _write_end(result, state.settings, f"SELECT {len(result)}")
-    else:
-        yield from _answer_queries(session, part, asked, state, note_kept)
-
-
-def _answer_queries(
-    session: Session,
-    part: TextPart,
-    asked: _Asked,
-    state: _State,
-    note_kept: Callable[[Statement, Head | None], None],
-) -> Iterator[Message]:
-    layout = _read_layout(part.words) if part.kind == "copy" else None
-    session.interval_columns = state.settings.interval_columns
-    empty = _find_empty(session, part, asked.params)
-    if empty is not None:
-        yield from _write_rows(Result(empty), asked)
-        yield _write_end(Result(empty), state.settings, "SELECT 0")
-        return
-    statements = parse(part.text, asked.params) if may_keep(part.own) else []
-    failed: Error | None = None
-    try:
-        results = session.run(part.text, asked.params)
-    except Error as error:
-        failed, results = error, [result for result in error.answered if isinstance(result, Result)]
-    for place, result in enumerate(results):
-        if place < len(statements) and statements[place].keep:
-            note_kept(statements[place], asked.params)
-        if part.kind == "declare":
-            state.declare(part.words[0], result)
-            yield _write_end(result, state.settings, "DECLARE CURSOR")
-        elif layout is not None:
-            yield from _write_copy(result, *layout)
-            yield _write_end(result, state.settings, f"COPY {len(result)}")
-        else:
-            yield from _write_rows(result, asked)
-            yield _write_end(result, state.settings, f"SELECT {len(result)}")
-    if failed is not None:
-        raise failed
-
-
-def _find_empty(session: Session, part: TextPart, params: dict[str, Any] | None) -> pa.Table | None:
-    """Return the answer of a query by which tools ask for columns only; None for another query.
-
-    It is free: the columns are those of the description, or of the query over empty copies of the tables, which may name each
-    row. A query that has a row even there is none of these.
-    """
-    asked = _NO_ROWS.search(part.own)
-    if (
-        asked is None
-        or part.kind != "query"
-        or part.count > 1
-        or (_SETS.search(part.own) and not asked["limit"])
-    ):
-        return None
-    try:
-        schema = session.describe(part.text, params).schema
-    except PrivacyError:
-        empty = {name: columns.empty_table() for name, columns in session.table_schemas().items()}
-        found = open_finisher().finish(part.text, empty)
-        return None if found.num_rows else found
-    return schema.empty_table() if schema is not None and asked["limit"] else None
-
-
-def _split(session: Session, head: Head) -> list[TextPart]:
-    """Return the parts of a client's text."""
-    return _split_text(session, get_field(head, "text", str), get_field(head, "database", str, ""))
-
-
-def _split_text(session: Session, text: str, database: str) -> list[TextPart]:
-    tables = {name.lower() for name in (*session.policy.tables, *session.relations)}
-    return split_parts(text, tables, database)
 
 
 def _find_catalog_fields(result: Result) -> list[ResultField]:
@@ -496,27 +589,6 @@ def _read_fetch(words: Sequence[str]) -> tuple[str, int | None]:
     return name, int(named[0]) if named else 1
 
 
-def _fetch(part: TextPart, asked: _Asked, state: _State) -> Iterator[Message]:
-    """Yield the next rows of a cursor. They are paid already."""
-    name, most = _read_fetch(part.words)
-    held = state.find_cursor(name)
-    count = len(held) if most is None else most
-    rows, state.cursors[name] = Result(held.table.slice(0, count)), Result(held.table.slice(count))
-    yield from _write_rows(rows, asked)
-    yield _write_end(rows, state.settings, f"FETCH {len(rows)}")
-
-
-def _write_end(result: Result, settings: ClientSettings, tag: str) -> Message:
-    """Return the end of a statement: its tag, and a notice with its cost and notes.
-
-    The notice is in the head, since the front fills in the budget left there only (:mod:`dpsql.server.frames`).
-    """
-    more: dict[str, object] = {}
-    if not settings.quiet and (result.loss or result.notes):
-        more["notice"] = [result.cost_line or "no charge", "\n".join([*result.notes, *_say_errors(result)])]
-    return make_value(part="end", tag=tag, **more)
-
-
 def _say_errors(result: Result) -> list[str]:
     """Return a line with the widest interval of each column; empty without intervals of numbers."""
     said = []
@@ -527,118 +599,6 @@ def _say_errors(result: Result) -> list[str]:
             said.append(f"{name} ± {math.ceil(half / 2 / step) * step:.10g}")
     level = f"{result.confidence * 100:g}% interval, at most: "
     return [f"{level}{', '.join(said)} (SET intervals = 'columns' has each)"] if said else []
-
-
-def _write_done(done: Done, asked: _Asked, settings: ClientSettings) -> Iterator[Message]:
-    if done.names:
-        fields = [types.PgType(types.TEXT).name_field(name) for name in done.names]
-        formats = _spread(asked.result_formats, len(fields))
-        yield make_value(write_description(fields, formats), part="fields")
-        rows = b"".join(write_row([value.encode() for value in row]) for row in done.rows)
-        yield make_value(rows, part="rows")
-    changed = [list(pair) for pair in done.changed]
-    yield make_value(
-        part="end",
-        tag=done.tag,
-        transaction=done.transaction,
-        forget=done.forget,
-        changed=changed,
-        timeout=settings.timeout,
-    )
-
-
-# -- schema before payment -------------------------------------------------------------------------------------------------
-
-
-def describe_postgres(session: Session, head: Head) -> Iterator[Message]:
-    """Yield a description of a statement: its parameters, unless ``portal`` is set, its price and columns.
-
-    Spends nothing, and reads no private row.
-    """
-    asked, state = _read_asked(session, head), _state_of(session, head)
-    parts = _split(session, head)
-    if sum(part.count for part in parts) > 1:
-        raise ParseError(_ONE, hint=_APART)
-    kinds, fields, price = asked.kinds, None, ""
-    if parts and parts[0].kind == "execute":
-        parts = [_execute(session, parts[0], state)]
-    if parts and parts[0].kind == "prepare":
-        parts = []
-    if parts and parts[0].kind == "command":
-        names = run_command(parts[0].words, state.settings, only_describe=True).names
-        fields = [types.PgType(types.TEXT).name_field(name) for name in names] or None
-    elif "cursor" in head or (parts and parts[0].kind == "fetch"):
-        name = get_field(head, "cursor", str) if "cursor" in head else _read_fetch(parts[0].words)[0]
-        fields = _find_fields(state.find_cursor(name))
-    elif parts and parts[0].kind == "catalog":
-        kinds = _complete_catalog_kinds(session, parts[0], kinds)
-        values = asked.values if asked.bound else tuple(_sample(kind) for kind in kinds)
-        table = state.catalogue.answer(parts[0], values, state.settings)
-        fields = _find_catalog_fields(Result(table))
-    elif parts:
-        session.interval_columns = state.settings.interval_columns
-        kinds, fields, price = _describe_query(session, parts[0], asked)
-        fields = fields if parts[0].kind == "query" else None
-    kinds = tuple(kind or types.TEXT for kind in kinds)
-    written = b"" if get_field(head, "portal", bool, False) else write_parameter_kinds(kinds)
-    if fields is None:
-        yield make_value(written + NO_DATA, kinds=list(kinds))
-        return
-    if price and not state.settings.quiet:
-        written += write_notice(f"it would cost {price}; nothing was charged")
-    formats = _spread(asked.result_formats, len(fields))
-    listed = [[item.name, item.kind, item.size, item.modifier] for item in fields]
-    yield make_value(written + write_description(fields, formats), kinds=list(kinds), fields=listed)
-
-
-def _describe_query(
-    session: Session, part: TextPart, asked: _Asked
-) -> tuple[tuple[int, ...], list[ResultField], str]:
-    """Return types of parameters, columns and price of a query. Values that are missing are those of types that fit."""
-    kinds, params = list(asked.kinds), asked.params
-    if not asked.bound:
-        hints = _suggest_kinds(session, part.text)
-        kinds = _complete_kinds(session, part, kinds, hints)
-        samples = {str(place): StandIn(_sample(kind)) for place, kind in enumerate(kinds, 1)}
-        params = samples if any(asked.kinds) or hints else None
-    empty = _find_empty(session, part, params)
-    if empty is not None:
-        return tuple(kinds), _find_fields(Result(empty)), ""
-    found = session.describe(part.text, params)
-    if found.schema is None:
-        raise BindError(
-            "the columns depend on the parameters.", hint="name the types of the parameters, as $1::INTEGER."
-        )
-    return tuple(kinds), _find_fields(Result(found.schema.empty_table())), found.price
-
-
-def _complete_catalog_kinds(session: Session, part: TextPart, given: Sequence[int]) -> tuple[int, ...]:
-    """Return the types of a catalogue query's parameters: those that the client gave, then those of casts, and else texts."""
-    hints, listed = _suggest_kinds(session, part.own), dict(enumerate(given, 1))
-    count = max(len(given), count_numbered_parameters(part.own))
-    return tuple(listed.get(place) or hints.get(place, types.TEXT) for place in range(1, count + 1))
-
-
-def _complete_kinds(
-    session: Session, part: TextPart, given: Sequence[int], hints: Mapping[int, int]
-) -> list[int]:
-    """Return the types of a query's parameters: those that the client gave, then ``hints``, and else those that fit."""
-    kinds = list(given)
-    for name in list_parameter_names(part.text):
-        if not name.isdigit() or not 1 <= int(name) <= MAX_NUMBERED:
-            raise BindError(
-                f"the parameter ${name} has no number.", hint="parameters are $1, $2 and so on here."
-            )
-        kinds += [0] * (int(name) - len(kinds))
-    for place, kind in hints.items():
-        if place <= len(kinds):
-            kinds[place - 1] = kinds[place - 1] or kind
-    if all(kinds):
-        return kinds
-    found = session.describe(part.text).parameters
-    for name, kind in zip(found.names, found.types, strict=True):
-        kinds[int(name) - 1] = kinds[int(name) - 1] or types.find_arrow_type(kind).kind
-    return [kind or types.TEXT for kind in kinds]
 
 
 _NUMBERS = frozenset(

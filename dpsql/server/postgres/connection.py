@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dpsql.client.wire import Message, WireError, encode, get_field, read_error, unpack_messages
+from dpsql.client.wire import Message, WireError, encode, get_field
 from dpsql.errors import Error, ServerError
 from dpsql.late_dataclass import dataclass
 from dpsql.server.connections import (
@@ -44,7 +44,7 @@ from dpsql.server.lapses import FAILED, Refused, RightError
 from dpsql.server.postgres import messages
 from dpsql.server.postgres.authentication import ScramError
 from dpsql.server.postgres.commands import REPORTED, ClientSettings
-from dpsql.server.postgres.login import LoggedIn, NotLetIn, Secured, log_in, read_first
+from dpsql.server.postgres.login import LoggedIn, Login, NotLetIn, Secured, read_first
 from dpsql.server.postgres.messages import (
     BindMessage,
     Gone,
@@ -539,11 +539,7 @@ class PostgresConnection:
             raise refuse_message(messages.TOO_LARGE, "the statement is too large.") from None
         try:
             self._right.take(len(body))
-            for message in (
-                arrived for reply in self._pass_on(operation, body) for arrived in unpack_messages(reply)
-            ):
-                if message.head.get("kind") == "error":
-                    raise RefusedMessage(write_own_error(read_error(message), text))
+            for message in self._pass_on(operation, body):
                 if message.head.get("kind") == "value":
                     yield message
         except RightError as refusal:
@@ -554,8 +550,8 @@ class PostgresConnection:
         except Error as error:
             raise RefusedMessage(write_own_error(error, text)) from None
 
-    def _pass_on(self, operation: str, body: bytes) -> Iterator[bytes]:
-        """Yield the replies to one request."""
+    def _pass_on(self, operation: str, body: bytes) -> Iterator[Message]:
+        """Yield the messages of the reply to one request, which the client's timeout stops."""
         queue, record = self._queue, self._record
         if record.ended:
             raise Refused(_ENDED)
@@ -567,7 +563,7 @@ class PostgresConnection:
             timer.daemon = True
             timer.start()
         try:
-            yield from queue.answer_and_log(call, record, body)
+            yield from queue.ask(call, record, body)
         finally:
             if timer is not None:
                 timer.cancel()
@@ -722,7 +718,7 @@ class PostgresListener:
             if code == messages.CANCEL_REQUEST:
                 self._cancel(body)
                 return None
-            opened = log_in(stream, body, code, self._served, secured, peer, self._log)
+            opened = Login(stream, self._served, secured, peer, self._log).run(body, code)
         except NotLetIn as refused:
             stream.send(write_problem("FATAL", refused.state, refused.sentence, refused.hint))
             return None

@@ -1,7 +1,7 @@
 """The login of a PostgreSQL client: TLS, its startup message, and the proof of an analyst's token.
 
-A failed login gets one of a few fixed sentences, which don't depend on whether the analyst exists. A wrong token counts for its
-address as over Flight. This module stands apart from :mod:`dpsql.server.postgres.connection`, which handles clients after login.
+A failed login gets one of a few fixed sentences, which don't depend on whether the analyst exists. This module stands apart
+from :mod:`dpsql.server.postgres.connection`, which handles clients after login.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dpsql.late_dataclass import dataclass
 from dpsql.policy.validate import fold
 from dpsql.server.connections import shorten_address
 from dpsql.server.event_log import EventLog
-from dpsql.server.lapses import ANOTHERS_TOKEN, TURNED_AWAY, Refused, RightError
+from dpsql.server.lapses import ANOTHERS_TOKEN, Refused, RightError
 from dpsql.server.postgres import messages
 from dpsql.server.postgres.authentication import (
     MECHANISM,
@@ -101,65 +101,133 @@ def read_first(stream: Stream, secured: Secured | None) -> tuple[int, bytes, boo
             stream.send(b"N")
 
 
-def log_in(
-    stream: Stream,
-    body: bytes,
-    version: int,
-    served: Sequence[ServedPolicy],
-    secured: Secured | None,
-    peer: str,
-    log: EventLog,
-) -> LoggedIn:
-    """Return the logged-in client, if it proves that it has an analyst's token.
+class Login:
+    """The login of one client.
 
     Args:
         stream: the client's bytes.
-        body: its startup message after the version.
-        version: the protocol's.
         served: the policies; ``database`` names one of them.
         secured: the listener's TLS.
         peer: the client's address, as gRPC writes addresses.
         log: gets refusals.
-
-    Raises:
-        ProtocolError, ScramError: the client breaks the protocol. NotLetIn: the login fails.
     """
-    if version >> 16 != 3:
-        raise NotLetIn(messages.NOT_SUPPORTED, "this server supports version 3 of the protocol only.")
-    parameters = messages.read_startup(body)
-    options = [name for name in parameters if name.startswith("_pq_.")]
-    if version & 0xFFFF or options:
-        listed = b"".join(write_text(name) for name in options)
-        stream.send(messages.write(b"v", struct.pack(">ii", 0, len(options)), listed))
-    if secured is not None and not stream.secured:
-        raise NotLetIn(
-            messages.NO_AUTHORIZATION, "this server requires TLS.", "sslmode=verify-full, or require."
+
+    def __init__(
+        self,
+        stream: Stream,
+        served: Sequence[ServedPolicy],
+        secured: Secured | None,
+        peer: str,
+        log: EventLog,
+    ) -> None:
+        self._stream, self._served, self._secured = stream, served, secured
+        self._peer, self._log = peer, log
+
+    def run(self, body: bytes, version: int) -> LoggedIn:
+        """Return the logged-in client, if it proves that it has an analyst's token.
+
+        Args:
+            body: its startup message after the version.
+            version: the protocol's.
+
+        Raises:
+            ProtocolError, ScramError: the client breaks the protocol. NotLetIn: the login fails.
+        """
+        if version >> 16 != 3:
+            raise NotLetIn(messages.NOT_SUPPORTED, "this server supports version 3 of the protocol only.")
+        parameters = messages.read_startup(body)
+        options = [name for name in parameters if name.startswith("_pq_.")]
+        if version & 0xFFFF or options:
+            listed = b"".join(write_text(name) for name in options)
+            self._stream.send(messages.write(b"v", struct.pack(">ii", 0, len(options)), listed))
+        if self._secured is not None and not self._stream.secured:
+            raise NotLetIn(
+                messages.NO_AUTHORIZATION, "this server requires TLS.", "sslmode=verify-full, or require."
+            )
+        user, database = parameters.get("user", ""), parameters.get("database", "")
+        if parameters.get("replication", "false").lower() not in ("false", "off", "no", "0"):
+            raise NotLetIn(messages.NOT_SUPPORTED, "replication isn't supported.")
+        chosen = _find_policy(self._served, user, database)
+        identity: Identity | None
+        if user == PROVIDER_USER and any(one.edition.reader is not None for one in self._served):
+            chosen, identity = self._prove_by_provider(chosen, database)
+        else:
+            identity = identify_holder(self._prove(user, chosen))
+        if chosen is None:
+            names = ", ".join(one.name for one in self._served if one.find_token(user) is not None)
+            raise NotLetIn(messages.NO_DATABASE, "there is no such database.", f"you may use: {names}.")
+        if parameters.get("client_encoding", "").strip("'\"").lower() not in _ENCODINGS:
+            raise NotLetIn(messages.NOT_SUPPORTED, "only UTF-8 is supported.", "PGCLIENTENCODING=UTF8")
+        if identity is None:
+            raise NotLetIn(messages.NO_PASSWORD, _WRONG, _WRONG_HINT)
+        try:
+            right = Right.of(chosen, identity)
+        except RightError as refusal:
+            raise NotLetIn(messages.NO_AUTHORIZATION, str(refusal)) from None
+        try:
+            record = right.queue.open(right.mark)
+        except Refused as refusal:
+            raise NotLetIn(messages.TOO_MANY, str(refusal)) from None
+        return LoggedIn(right, record, parameters)
+
+    def _prove(self, user: str, chosen: ServedPolicy | None) -> TokenRecord | None:
+        """Return the record of the user's token, after the client has proved that it has it."""
+        stream = self._stream
+        place = chosen if chosen is not None else _find_policy(self._served, user, "") or self._served[0]
+        held = place.find_token(user)
+        verifier = (
+            Verifier.read(held.scram)
+            if held is not None and held.scram
+            else Verifier.make_mock(_MOCK_SECRET, user)
         )
-    user, database = parameters.get("user", ""), parameters.get("database", "")
-    if parameters.get("replication", "false").lower() not in ("false", "off", "no", "0"):
-        raise NotLetIn(messages.NOT_SUPPORTED, "replication isn't supported.")
-    chosen = _find_policy(served, user, database)
-    identity: Identity | None
-    if user == PROVIDER_USER and any(one.edition.reader is not None for one in served):
-        chosen, identity = _prove_by_provider(stream, chosen, database, served, secured, peer, log)
-    else:
-        identity = identify_holder(_prove(stream, user, chosen, served, secured, peer, log))
-    if chosen is None:
-        names = ", ".join(one.name for one in served if one.find_token(user) is not None)
-        raise NotLetIn(messages.NO_DATABASE, "there is no such database.", f"you may use: {names}.")
-    if parameters.get("client_encoding", "").strip("'\"").lower() not in _ENCODINGS:
-        raise NotLetIn(messages.NOT_SUPPORTED, "only UTF-8 is supported.", "PGCLIENTENCODING=UTF8")
-    if identity is None:
-        raise NotLetIn(messages.NO_PASSWORD, _WRONG, _WRONG_HINT)
-    try:
-        right = Right.of(chosen, identity)
-    except RightError as refusal:
-        raise NotLetIn(messages.NO_AUTHORIZATION, str(refusal)) from None
-    try:
-        record = right.queue.open(right.mark)
-    except Refused as refusal:
-        raise NotLetIn(messages.TOO_MANY, str(refusal)) from None
-    return LoggedIn(right, record, parameters)
+        binding = self._secured.binding if self._secured is not None else None
+        exchange = ScramExchange(verifier, binding)
+        mechanisms = [*([MECHANISM_BOUND] if binding is not None else []), MECHANISM]
+        stream.send(write_request(10, *(write_text(name) for name in mechanisms), b"\0"))
+        reader = MessageReader(stream.take_message({b"p": messages.MAX_PASSWORD})[1])
+        mechanism, size = reader.name(), reader.int32()
+        try:
+            stream.send(write_request(11, exchange.begin(mechanism, reader.take(size))))
+            final = exchange.finish(stream.take_message({b"p": messages.MAX_PASSWORD})[1])
+        except ScramError:
+            old = held is not None and not held.scram
+            why = "a token of an older version: dpsql analyst rotate" if old else None
+            raise self._refuse_token(why) from None
+        self._check_certificate(user)
+        stream.send(write_request(12, final) + write_request(0))
+        return held
+
+    def _prove_by_provider(self, chosen: ServedPolicy | None, database: str) -> tuple[ServedPolicy, Identity]:
+        """Return the policy and the analyst of an identity provider's token, which the client sends as it is.
+
+        The client is asked for it only if nobody else can read it: over TLS, or on a Unix socket.
+        """
+        if not (self._stream.secured or self._peer.startswith("unix:")):
+            sentence = "a token of the identity provider is taken over TLS or a Unix socket only."
+            raise NotLetIn(messages.NO_AUTHORIZATION, sentence, "sslmode=verify-full, if the server has TLS.")
+        self._stream.send(write_request(3))
+        body = self._stream.take_message({b"p": messages.MAX_PROVIDER_TOKEN})[1]
+        token = body.removesuffix(b"\0").decode(errors="replace")
+        anywhere = database in _DEFAULT_DATABASES or database == PROVIDER_USER
+        for one in self._served if anywhere else filter(None, [chosen]):
+            identity = one.find_by_provider(token)
+            if identity is not None:
+                self._check_certificate(identity.name)
+                self._stream.send(write_request(0))
+                return one, identity
+        raise self._refuse_token()
+
+    def _check_certificate(self, name: str) -> None:
+        """Raise an error if clients have certificates, and this client's is another analyst's."""
+        secured = self._secured
+        if secured is not None and secured.certified and fold(self._stream.common_name) != fold(name):
+            self._log.write("refused certificate", address=shorten_address(self._peer))
+            raise NotLetIn(messages.NO_AUTHORIZATION, ANOTHERS_TOKEN)
+
+    def _refuse_token(self, why: str | None = None) -> NotLetIn:
+        """Log a wrong token, and return the error for its client."""
+        self._log.write("refused token", address=shorten_address(self._peer), why=why)
+        return NotLetIn(messages.NO_PASSWORD, _WRONG, _WRONG_HINT)
 
 
 def _find_policy(served: Sequence[ServedPolicy], user: str, database: str) -> ServedPolicy | None:
@@ -168,85 +236,3 @@ def _find_policy(served: Sequence[ServedPolicy], user: str, database: str) -> Se
     if named is not None or not (database in _DEFAULT_DATABASES or fold(database) == fold(user)):
         return named
     return next((one for one in served if one.find_token(user) is not None), served[0])
-
-
-def _prove(
-    stream: Stream,
-    user: str,
-    chosen: ServedPolicy | None,
-    served: Sequence[ServedPolicy],
-    secured: Secured | None,
-    peer: str,
-    log: EventLog,
-) -> TokenRecord | None:
-    """Return the record of the user's token, after the client has proved that it has it."""
-    place = chosen if chosen is not None else _find_policy(served, user, "") or served[0]
-    held = place.find_token(user)
-    verifier = (
-        Verifier.read(held.scram)
-        if held is not None and held.scram
-        else Verifier.make_mock(_MOCK_SECRET, user)
-    )
-    binding = secured.binding if secured is not None else None
-    exchange = ScramExchange(verifier, binding)
-    mechanisms = [*([MECHANISM_BOUND] if binding is not None else []), MECHANISM]
-    stream.send(write_request(10, *(write_text(name) for name in mechanisms), b"\0"))
-    reader = MessageReader(stream.take_message({b"p": messages.MAX_PASSWORD})[1])
-    mechanism, size = reader.name(), reader.int32()
-    try:
-        stream.send(write_request(11, exchange.begin(mechanism, reader.take(size))))
-        final = exchange.finish(stream.take_message({b"p": messages.MAX_PASSWORD})[1])
-    except ScramError:
-        final = b""
-    if final and secured is not None and secured.certified and fold(stream.common_name) != fold(user):
-        log.write("refused certificate", address=shorten_address(peer))
-        raise NotLetIn(messages.NO_AUTHORIZATION, ANOTHERS_TOKEN)
-    if final:
-        stream.send(write_request(12, final) + write_request(0))
-        return held
-    old = held is not None and not held.scram
-    why = "a token of an older version: dpsql analyst rotate" if old else None
-    raise _refuse_token(served, peer, log, why)
-
-
-def _refuse_token(
-    served: Sequence[ServedPolicy], peer: str, log: EventLog, why: str | None = None
-) -> NotLetIn:
-    """Count and log a wrong token, and return the error for its client."""
-    away = max(one.seconds_turned_away(peer) for one in served)
-    for one in served:
-        one.note_wrong_token(peer)
-    log.write("refused token", address=shorten_address(peer), why=why)
-    return NotLetIn(messages.NO_PASSWORD, TURNED_AWAY if away else _WRONG, "" if away else _WRONG_HINT)
-
-
-def _prove_by_provider(
-    stream: Stream,
-    chosen: ServedPolicy | None,
-    database: str,
-    served: Sequence[ServedPolicy],
-    secured: Secured | None,
-    peer: str,
-    log: EventLog,
-) -> tuple[ServedPolicy, Identity]:
-    """Return the policy and the analyst of an identity provider's token, which the client sends as it is.
-
-    The client is asked for it only if nobody else can read it: over TLS, or on a Unix socket.
-    """
-    if not (stream.secured or peer.startswith("unix:")):
-        sentence = "a token of the identity provider is taken over TLS or a Unix socket only."
-        raise NotLetIn(messages.NO_AUTHORIZATION, sentence, "sslmode=verify-full, if the server has TLS.")
-    stream.send(write_request(3))
-    body = stream.take_message({b"p": messages.MAX_PROVIDER_TOKEN})[1]
-    token = body.removesuffix(b"\0").decode(errors="replace")
-    named = served if database in _DEFAULT_DATABASES or database == PROVIDER_USER else filter(None, [chosen])
-    for one in named:
-        identity = one.find_by_provider(token)
-        if identity is None:
-            continue
-        if secured is not None and secured.certified and fold(stream.common_name) != fold(identity.name):
-            log.write("refused certificate", address=shorten_address(peer))
-            raise NotLetIn(messages.NO_AUTHORIZATION, ANOTHERS_TOKEN)
-        stream.send(write_request(0))
-        return one, identity
-    raise _refuse_token(served, peer, log)

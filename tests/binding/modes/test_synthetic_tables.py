@@ -23,7 +23,7 @@ from dpsql.mechanisms.base import add_salt
 from dpsql.mechanisms.synthetic import models, rounds
 from dpsql.mechanisms.synthetic.rounds import SyntheticRows
 from dpsql.noise.entropy import Entropy
-from dpsql.server import operations
+from dpsql.server.operations import ClientSession
 from dpsql.session.result import MissingLibrary
 from tests.support.plain_model import PlainFitter, use_plain_models
 from tests.support.remote import connect_near
@@ -375,7 +375,7 @@ def test_the_remote_face_has_it_too(session: dpsql.Session) -> None:
 
 
 def test_a_synthetic_table_is_made_again_from_stored_answers(session: dpsql.Session) -> None:
-    remote, _ = connect_near(session)
+    remote, channel = connect_near(session)
     remote.sql(f"CREATE SYNTHETIC TABLE s AS {SELECT}")
     remote.synthesise(f"CREATE SYNTHETIC TABLE t AS {SELECT}", rows=30)
     remote.keep("u", remote.synthesise(SELECT, rows=20))
@@ -383,11 +383,11 @@ def test_a_synthetic_table_is_made_again_from_stored_answers(session: dpsql.Sess
         "SELECT (SELECT COUNT(*) FROM s), (SELECT COUNT(*) FROM t), (SELECT COUNT(*) FROM u)"
     ).fetchall()
     assert expected[0][1:] == (30, 20)
-    other = dpsql.Session(session.policy, session._pipeline.engine, session.account)
-    operations.restore_session(other, operations.read_journal(session))
-    again = other.sql(
+    other = ClientSession(dpsql.Session(session.policy, session._pipeline.engine, session.account))
+    other.restore(channel.near.read_journal())
+    again = other.session.sql(
         "SELECT (SELECT COUNT(*) FROM s), (SELECT COUNT(*) FROM t), (SELECT COUNT(*) FROM u)"
     ).fetchall()
     assert again == expected
     assert session.budget().left_epsilon == 999
-    assert operations.read_journal(other) == operations.read_journal(session)
+    assert other.read_journal() == channel.near.read_journal()

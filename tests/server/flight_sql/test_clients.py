@@ -364,34 +364,22 @@ def test_others_are_not_let_in(server: ServerProcess) -> None:
             lambda c=client: c.prepare("SELECT 1"),
             lambda c=client: c.table("CommandGetTables"),
         ):
-            with pytest.raises(
-                flight.FlightUnauthenticatedError, match=r"no valid token|too many wrong tokens"
-            ):
+            with pytest.raises(flight.FlightUnauthenticatedError, match="no valid token"):
                 ask()
         assert client.schema("CommandStatementQuery", query="SELECT 1").names == []
         client.close()
 
 
-def test_the_handles_of_another_analyst_are_useless(server: ServerProcess, bare: BareFlightSql) -> None:
+def test_a_handle_gives_no_right(server: ServerProcess, bare: BareFlightSql) -> None:
+    """A statement that another analyst prepared is the other's own statement, which the other's share pays."""
     bob = BareFlightSql.with_token(server.url, make_token(server.policy, "bob"))
-    text = COUNT + " WHERE day = 11"
-    handle = bare.prepare(text).prepared_statement_handle
-    ticket = bare.info("CommandStatementQuery", query=text).endpoints[0].ticket
-    values = pa.RecordBatch.from_pydict({"a": [1]})
-    for ask in (
-        lambda: bob.info("CommandPreparedStatementQuery", prepared_statement_handle=handle),
-        lambda: bob.schema("CommandPreparedStatementQuery", prepared_statement_handle=handle),
-        lambda: bob.bind(handle, values),
-        lambda: bob.flight.do_get(ticket, bob.options).read_all(),
-    ):
-        with pytest.raises(
-            (flight.FlightServerError, pa.ArrowException), match="prepared by another analyst"
-        ):
-            ask()
-    changed = bytearray(handle)
-    changed[-5] ^= 1
-    with pytest.raises(flight.FlightServerError, match="prepared by another analyst"):
-        bare.info("CommandPreparedStatementQuery", prepared_statement_handle=bytes(changed))
+    info = bare.info("CommandStatementQuery", query="SHOW BUDGET")
+    ticket = info.endpoints[0].ticket
+    assert "bob" in str(bob.flight.do_get(ticket, bob.options).read_all().to_pylist())
+    for wrong in (b"", b"x", b"[]", b"{}", b'{"text":"SELECT 1 AS a","bound":[],"mark":""}', b"[" * 100_000):
+        for ask in (bob.info, bob.schema):
+            with pytest.raises(flight.FlightServerError, match="no handle of a prepared"):
+                ask("CommandPreparedStatementQuery", prepared_statement_handle=wrong)
     bob.close()
 
 

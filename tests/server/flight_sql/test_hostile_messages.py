@@ -178,7 +178,7 @@ class Attacker(HostileFlightClient):
 
     def session_option(self) -> Any:
         """Send a message of Flight itself, which is in no envelope."""
-        value = make_message("SessionOptionValue", string_value=self.rng.choice(NAMES))
+        value = make_message("SessionOptionValue", string_value=self.rng.choice(NAMES)[:300])
         options = [
             make_message("SessionOption", key=self.rng.choice(["catalog", "schema", *NAMES]), value=value)
             for _ in range(self.rng.choice([0, 1, 2, 500]))

@@ -35,7 +35,7 @@ from tests.support.postgres import (
     read_rows,
     text,
 )
-from tests.support.served import SECRET, make_token, write_data, write_policy
+from tests.support.served import SECRET, make_token, renew_token, write_data, write_policy
 
 pytestmark = pytest.mark.timeout(600)
 WRONG = "no valid token of this analyst."
@@ -61,7 +61,7 @@ def test_a_wrong_token_and_an_unknown_analyst_hear_the_same(server: PostgresServ
     known, unknown = (refused(server, user, "dpsql_" + "A" * 43) for user in ("ada", "nobody"))
     assert known == unknown
     assert known["C"] == "28P01"
-    assert known["M"] in (WRONG, "your address has sent too many wrong tokens; wait some seconds.")
+    assert known["M"] == WRONG
     assert refused(server, "bob", make_token(server.policy, "ada"))["C"] == "28P01"
     server.open("ada").close()
 
@@ -103,10 +103,10 @@ def test_an_old_tokens_owner_is_told_to_rotate(server: PostgresServer, tmp_path:
     assert "dpsql analyst rotate" in told.get("H", "dpsql analyst rotate")
     assert tokens.identify(old) is not None, "over Flight it holds"
     server.wait_for("refused token", why="a token of an older version: dpsql analyst rotate")
-    new = tokens.rotate("bob")
+    new = renew_token(server.policy, "bob")
     client = server.open("bob", token=new)
     assert client.kinds(query("SELECT 1")) == "TDCZ"
-    tokens.rotate("bob")
+    renew_token(server.policy, "bob")
     ended = client.until(b"E")
     assert read_error(ended)["C"] == "57P01", "a token that is replaced ends its connections"
     assert read_error(ended)["S"] == "FATAL"
@@ -114,8 +114,7 @@ def test_an_old_tokens_owner_is_told_to_rotate(server: PostgresServer, tmp_path:
 
 
 def test_an_analyst_who_is_paused_is_not_let_in(server: PostgresServer) -> None:
-    tokens = TokenFile(server.policy)
-    token = tokens.rotate("bob")
+    tokens, token = TokenFile(server.policy), renew_token(server.policy, "bob")
     tokens.pause("bob", "a test")
     told = refused(server, "bob", token)
     assert told["C"] == "28000"
