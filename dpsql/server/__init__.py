@@ -5,8 +5,7 @@ front.py           the Arrow Flight server
 served.py          a served policy and its files
 queues.py          an analyst's sessions, worker and queue of requests
 calls.py           one request, and the grid of answer times
-rights.py          the right to ask, checked at each request
-lapses.py          reasons to reject a request, and its limits
+rights.py          the right to ask, checked at each request, and limits of requests
 tokens.py          analysts' tokens, and those of an identity provider
 connections.py     listening sockets, the server's certificate and key, and limits before login
 ledger_service.py  the front's side of a worker's ledger

@@ -36,8 +36,8 @@ from dpsql.client.wire import READING, Message, WireError, cut_bytes, encode, wr
 from dpsql.errors import EngineError, Error, Interrupted
 from dpsql.late_dataclass import dataclass
 from dpsql.server.frames import FrameError, fill_left
-from dpsql.server.lapses import RightError
 from dpsql.server.ledger_service import PAYING_CALLS, LedgerService
+from dpsql.server.rights import RightError
 
 if TYPE_CHECKING:
     from dpsql.server.worker_process import WorkerProcess
@@ -254,7 +254,7 @@ class AnalystCall:
         self.is_abandoned: Callable[[], bool] = lambda: False
         """Returns whether the client has gone; called while the call waits in the queue."""
         self.ask_right: Callable[[], None] = lambda: None
-        """Called before each payment; raises :class:`~dpsql.server.lapses.RightError` if the right has lapsed since."""
+        """Called before each payment; raises :class:`~dpsql.server.rights.RightError` if the right has lapsed since."""
         self.failures = 0
         """Paid statements that failed and that the queue has not counted yet."""
         self.has_failed = False

@@ -58,9 +58,8 @@ from dpsql.server.connections import (
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.flight_sql.messages import MissingProtobuf, NotFlightSql, is_flight_sql
 from dpsql.server.flight_sql.service import ACTIONS, FlightSqlService, write_flight_error
-from dpsql.server.lapses import ANOTHERS_TOKEN, FAILED, Lapse, Refused, RightError
 from dpsql.server.queues import SessionRecord
-from dpsql.server.rights import Right
+from dpsql.server.rights import ANOTHERS_TOKEN, FAILED, Lapse, Refused, Right, RightError
 from dpsql.server.served import ServedPolicy
 from dpsql.server.tokens import Identity
 

@@ -24,8 +24,8 @@ from dpsql.late_dataclass import dataclass
 from dpsql.ledger.store import ReplacedLedgerError
 from dpsql.server.calls import STOP_SECONDS, STOPPED_FREE, AnalystCall, AnswerTimes, WorkerEnded
 from dpsql.server.frames import MAX_FRAME
-from dpsql.server.lapses import MAX_WAITING, Refused, RequestLimits, RequestRate
 from dpsql.server.ledger_service import RESTART, LedgerService
+from dpsql.server.rights import MAX_WAITING, Refused, RequestLimits, RequestRate
 
 if TYPE_CHECKING:
     from dpsql.ledger.ledger import Ledger
@@ -107,7 +107,7 @@ class AnalystQueue:
         log: gets events.
         pause: called with a reason to pause the analyst.
         ask_right: called with the mark of a session's token, and whether the request only closes or stops something; it raises
-            :class:`~dpsql.server.lapses.RightError` if the analyst has no right to it.
+            :class:`~dpsql.server.rights.RightError` if the analyst has no right to it.
     """
 
     def __init__(

@@ -13,16 +13,142 @@ not sent.
 
 from __future__ import annotations
 
+import enum
+import threading
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dpsql.late_dataclass import dataclass
-from dpsql.server.lapses import Lapse, RightError
+from dpsql.policy.model import ServerRules
 
 if TYPE_CHECKING:
     from dpsql.server.queues import AnalystQueue
     from dpsql.server.served import ServedPolicy
     from dpsql.server.tokens import Identity
+
+FAILED = "the server could not do this, and withholds the reason."
+ANOTHERS_TOKEN = "the token and the certificate belong to different analysts."
+
+
+class Refused(Exception):
+    """The server rejects a request, with one fixed sentence."""
+
+
+class Lapse(enum.Enum):
+    """The reason why a right isn't valid; the value is the sentence for the analyst."""
+
+    ENDED = "your token has expired, or was replaced or removed; connect again with a valid one."
+    NO_SHARE = "the owner's policy gives you no share."
+    PAUSED = "you are paused until the data's owner resumes you: dpsql analyst resume."
+    TOO_MANY = "you have sent too many requests in a minute; ask again later."
+    TOO_LARGE = "the request is too large."
+
+
+class RightError(Refused):
+    """The analyst has no right to this request now."""
+
+    def __init__(self, lapse: Lapse, sentence: str = "") -> None:
+        super().__init__(sentence or lapse.value)
+        self.lapse = lapse
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the session ends; otherwise it may ask again later."""
+        return self.lapse in (Lapse.ENDED, Lapse.NO_SHARE)
+
+
+def check_right(held: Identity | None, has_share: bool, mark: str, letting_go: bool = False) -> None:
+    """Check that a right is valid now.
+
+    Args:
+        held: the holder of the analyst's present token; None if there is no valid one.
+        has_share: whether the policy gives the analyst a share.
+        mark: the mark of the token that the right came with.
+        letting_go: whether the request only closes or stops something, which a pause allows.
+
+    Raises:
+        RightError: the right isn't valid.
+    """
+    if held is None or held.mark != mark:
+        raise RightError(Lapse.ENDED)
+    if not has_share:
+        raise RightError(Lapse.NO_SHARE)
+    if held.paused and not letting_go:
+        raise RightError(Lapse.PAUSED)
+
+
+BODY_OVERHEAD = 64 << 10
+"""Bytes of a request in addition to its statements and parameters."""
+MAX_WAITING = 16
+"""Queued requests of one analyst; each of them takes a thread."""
+
+
+class RequestRate:
+    """A token bucket for the requests of one analyst; it holds one minute's worth."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = float(per_minute)
+        self._clock = clock
+        self._left, self._at = self._most, clock()
+        self._lock = threading.Lock()
+
+    def take(self) -> bool:
+        """Count a request; return False if there were too many.
+
+        >>> rate = RequestRate(2, clock=lambda: 0.0)
+        >>> rate.take(), rate.take(), rate.take()
+        (True, True, False)
+        """
+        with self._lock:
+            now = self._clock()
+            self._left = min(self._most, self._left + (now - self._at) * self._most / 60)
+            self._at = now
+            if self._left < 1:
+                return False
+            self._left -= 1
+            return True
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """The limits of one request.
+
+    >>> RequestLimits.of(ServerRules(max_statement_bytes=10, max_parameter_bytes=5)).explain_body(100_000)
+    'the request has 100,000 bytes; the server takes 65,551.'
+    """
+
+    statement_bytes: int
+    parameter_bytes: int
+
+    @classmethod
+    def of(cls, rules: ServerRules) -> RequestLimits:
+        """Return the limits of a policy."""
+        return cls(rules.max_statement_bytes, rules.max_parameter_bytes)
+
+    @property
+    def body_bytes(self) -> int:
+        """The most bytes of a request."""
+        return self.statement_bytes + self.parameter_bytes + BODY_OVERHEAD
+
+    def explain_body(self, size: int) -> str:
+        """Return why a request is too large to be read; empty if it isn't."""
+        most = self.body_bytes
+        return f"the request has {size:,} bytes; the server takes {most:,}." if size > most else ""
+
+    def explain_parts(self, texts: int, rest: int) -> str:
+        """Return why the parts of a request are too large; empty if they aren't.
+
+        Args:
+            texts: bytes of its statements.
+            rest: bytes of everything else, mainly parameters.
+        """
+        if texts > self.statement_bytes:
+            return f"the statement has {texts:,} bytes; the owner allows {self.statement_bytes:,}."
+        if rest > self.parameter_bytes + BODY_OVERHEAD:
+            return f"the parameters have {rest:,} bytes; the owner allows {self.parameter_bytes:,}."
+        return ""
 
 
 @dataclass(frozen=True)

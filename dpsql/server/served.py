@@ -27,8 +27,8 @@ from dpsql.ledger.upkeep import forget_before
 from dpsql.policy.model import Policy
 from dpsql.server.event_log import EventLog
 from dpsql.server.isolation import MemoryGroups, list_readable
-from dpsql.server.lapses import RightError, check_right
 from dpsql.server.queues import AnalystQueue, Edition, SessionRecord
+from dpsql.server.rights import RightError, check_right
 from dpsql.server.tokens import Identity, TokenFile, TokenReader, TokenRecord
 from dpsql.server.worker_process import WorkerPool, WorkerSetup, write_import_path
 

@@ -52,7 +52,7 @@ from dpsql.report.data import PICTURES
 from dpsql.server.event_log import name_place
 from dpsql.server.frames import FrameError, Frames, mark_left
 from dpsql.server.isolation import bound_processor_time, confine, yield_to_front, yield_to_this_thread
-from dpsql.server.lapses import RequestLimits
+from dpsql.server.rights import RequestLimits
 
 if TYPE_CHECKING:
     from dpsql.interrupts import StopRequest

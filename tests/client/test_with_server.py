@@ -3,125 +3,29 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import duckdb
 import pytest
 
 import dpsql
 from dpsql.client.session import RemoteSession
 from dpsql.errors import Error
-from dpsql.privacy import records
 from tests.support import kernel
-from tests.support.served import SECRET, ServerProcess, make_token, try_until, write_data, write_policy
+from tests.support.served import ServerProcess, make_token, try_until, write_data, write_policy
 from tests.support.stop_button import pressed
 
 pytestmark = pytest.mark.timeout(600)
-
-STATEMENTS = [
-    "SELECT COUNT(*) AS n FROM visits",
-    "SELECT ward, COUNT(*) AS n, SUM(cost) AS s FROM visits GROUP BY ward ORDER BY ward",
-    "SELECT WITH DP OPTIONS (epsilon = 2) AVG(cost) AS a, VARIANCE(day) AS v FROM visits",
-    "SELECT city, COUNT(*) AS n FROM visits GROUP BY city",
-    "SELECT MEDIAN(cost) AS m, QUANTILE_CONT(cost, 0.9) AS q FROM visits",
-    "SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(cost) AS spread FROM visits",
-    "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (-1, 1)) CORR(cost, day) AS r FROM visits",
-    "WITH c(v) AS (VALUES (100), (200)) SELECT v, EXPMECH(COUNT(*) FILTER (WHERE cost >= v), epsilon => 1) OVER c FROM visits",
-    "WITH c(v) AS (VALUES (1), (3)) SELECT ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE day > v), 9, epsilon => 1) OVER c FROM visits",
-    "SELECT name, COUNT(v.cost) AS n FROM visits v RIGHT JOIN wards USING (ward) GROUP BY name ORDER BY 1",
-    "SELECT ward, RANK() OVER (ORDER BY COUNT(*) DESC) AS place FROM visits GROUP BY ward ORDER BY 2, 1",
-    "SELECT COUNT(DISTINCT patient) AS people FROM visits WHERE ward = $ward",
-    "SELECT * FROM wards ORDER BY ward",
-    "SELECT 1 AS one, 1.50 AS price, DATE '2024-02-29' AS day, NULL AS nothing, [1, 2] AS l, {'a': 1} AS s",
-    "a << SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward; SELECT SUM(n) AS total FROM a",
-    "EXPLAIN SELECT COUNT(*) AS n FROM visits",
-    "SHOW TABLES",
-    "SELECT * FROM visits",
-    "SELECT patient FROM visits GROUP BY patient",
-    "SELECT COUNT(*) FROM nowhere",
-    "SELECT SUM(costs) FROM visits",
-    "SELECT SUM(patient) FROM visits",
-    "SELECT WITH DP OPTIONS (epsilom = 1) COUNT(*) FROM visits",
-    "SELECT WITH DP OPTIONS (epsilon = 100000) COUNT(*) FROM visits",
-    "SELECT COUNT(*) FROM visits;\nSELECT MAX(no) FROM visits",
-    "SELECT COUNT(*) FROM visits WHERE city = $city",
-    "SELECT COUNT(*) FROM 'visits.parquet'",
-    "SELECT read_text('/etc/hostname')",
-    "CLOSE alarm",
-    "COPY visits TO 'x.csv'",
-    "visits << SELECT 1",
-    "SELECT (SELECT 1",
-]
 
 
 @pytest.fixture
 def ada(server: ServerProcess) -> Iterator[RemoteSession]:
     with dpsql.connect(server.url, token=make_token(server.policy, "ada")) as session:
         yield session
-
-
-def ask(session: Any, text: str) -> Any:
-    """Return all that a statement gives, without the time since when it is stored: a server has a time zone of its own."""
-    params = {"ward": "A"} if "$ward" in text else None
-    try:
-        results = session.run(text, params)
-    except Error as error:
-        return type(error), error.lines(), error.text, error.span
-    shown = [re.sub(r"since \d\d:\d\d(?: UTC)?", "since then", repr(r)) for r in results]
-    return shown, [(r.table, r.intervals, r.notes, r.loss, r.statement_id, r.event) for r in results]
-
-
-def test_thirty_statements_are_the_same_in_process_and_over_the_wire(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(records._zone, "told", True)  # as a server tells times
-    write_data(tmp_path)
-    zone = (
-        duckdb.connect().execute("SELECT current_setting('TimeZone')").fetchall()[0][0]
-    )  # answers are stored by it
-    rules = f'answer_times = []\nmax_requests_per_minute = 100000\ntime_zone = "{zone}"'
-    policy = write_policy(tmp_path, {"ada": 300, "bob": 300}, rules)
-    told = []
-    with (
-        ServerProcess(policy) as server,
-        dpsql.connect(server.url, token=make_token(policy, "ada")) as remote,
-    ):
-        for text in STATEMENTS:
-            ask(remote, text)  # now it is stored
-        for text in STATEMENTS:
-            told.append(ask(remote, text))
-        budget = remote.budget()
-        line = remote.sql(STATEMENTS[0]).cost_line
-        assert re.match(r"stored since \d\d:\d\d [A-Z]+, no charge", line), (
-            "in the server's zone, by its name"
-        )
-        assert remote.why().statement == STATEMENTS[0]
-    with dpsql.connect(policy=policy, analyst="ada") as session:
-        here = [ask(session, text) for text in STATEMENTS]
-        spent = session.budget()
-    for text, one, other in zip(STATEMENTS, told, here, strict=True):
-        assert one == other, text
-    assert spent == budget
-    everything = repr(told)
-    assert SECRET not in everything
-    assert str(tmp_path) not in everything
-    assert sum(isinstance(one[0], type) for one in told) == 15
-
-
-def test_prepares_and_explanations_spend_nothing(ada: RemoteSession) -> None:
-    before = ada.budget()
-    for _ in range(20):
-        ada.explain("SELECT ward, AVG(cost) FROM visits GROUP BY ward")
-        with pytest.raises(dpsql.BindError):
-            ada.plan().sql("SELECT MAX(no) FROM visits")
-    assert ada.budget() == before
 
 
 def test_synthetic_rows(ada: RemoteSession) -> None:
@@ -156,23 +60,6 @@ def test_what_an_analyst_sees_of_others(server: ServerProcess, ada: RemoteSessio
         ]
         assert not any("bob" in text for text in shown)
         assert not any("parquet" in text for text in shown)
-
-
-def test_a_worker_that_dies_is_a_note(server: ServerProcess, ada: RemoteSession) -> None:
-    result = ada.sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward")
-    ada.keep("wards_now", result)
-    ada.run("total << SELECT SUM(n) AS t FROM wards_now")
-    ada.sql("DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, max_hits = 2)")
-    spent = ada.budget().spent_epsilon
-    for worker in server.workers():
-        os.kill(worker, signal.SIGKILL)
-    again = ada.sql("SELECT * FROM wards_now")
-    assert any("the threshold alarm is closed" in note for note in again.notes)
-    assert again.table.equals(result.table)
-    assert ada.sql("SELECT t FROM total").item() == sum(result["n"])
-    assert ada.budget().spent_epsilon <= spent
-    with pytest.raises(dpsql.BindError, match="has forgotten this result"):
-        ada.keep("other", result)
 
 
 def test_a_token_that_ends_is_told(server: ServerProcess) -> None:

@@ -18,9 +18,8 @@ from dpsql.errors import Error
 from dpsql.ledger.ledger import Ledger
 from dpsql.server.event_log import EventLog
 from dpsql.server.isolation import MemoryGroups
-from dpsql.server.lapses import Refused
 from dpsql.server.queues import SessionRecord
-from dpsql.server.rights import Right
+from dpsql.server.rights import Refused, Right
 from dpsql.server.served import ServedFiles, ServedPolicy
 from tests.support.served import make_token, write_data, write_policy
 

@@ -19,8 +19,8 @@ from dpsql.client.wire import Message, unpack_messages
 from dpsql.server import calls, queues
 from dpsql.server.calls import AnswerTimes
 from dpsql.server.frames import mark_left
-from dpsql.server.lapses import MAX_WAITING, Refused
 from dpsql.server.queues import MAX_FAILURES, MAX_OVERRUNS
+from dpsql.server.rights import MAX_WAITING, Refused
 from tests.support.scripted_worker import EVENT, ScriptedQueue, ScriptedSide
 
 pytestmark = pytest.mark.timeout(600)

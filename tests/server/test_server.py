@@ -160,24 +160,6 @@ def test_what_is_explained_costs_nothing(ada: BareClient, server: ServerProcess,
     assert len(charged(server)) == before
 
 
-def test_operations_that_do_not_pay_cannot(ada: BareClient, server: ServerProcess) -> None:
-    before = len(charged(server))
-    for operation in (
-        "explain",
-        "tables",
-        "budget",
-        "columns",
-        "check_name",
-        "keep",
-        "plot",
-        "budget_panel",
-        "nonsense",
-        "open",
-    ):
-        ada.act(operation, {"text": "SELECT COUNT(*) FROM visits", "table": "visits", "what": "budget"})
-    assert len(charged(server)) == before
-
-
 def test_the_fronts_process_opens_no_data_and_parses_nothing(server: ServerProcess, ada: BareClient) -> None:
     ada.run("SELECT COUNT(*) AS n FROM visits").raise_error()
     maps = Path(f"/proc/{server.process.pid}/maps")
@@ -211,41 +193,6 @@ def test_the_fronts_modules(folder: Path) -> None:
 
 
 # -- stopping -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_stop_after_the_payment_waits_for_the_grid(slow: ServerProcess) -> None:
-    """Show nothing of the answer; on a busy machine the worker may have settled before it is ended."""
-    with slow.connect("ada") as client:
-        message, seconds = disturb_while_reading(client, SLOW, client.interrupt)
-        assert message.head["class"] == "Interrupted"
-        assert seconds >= FIRST_STEP
-        entries = charged(slow)
-        entry = entries[-1]
-        if entry.outcome == "interrupted":
-            assert "stays charged" in message.head["message"]
-        else:
-            assert entry.outcome == "released"
-            assert "is stored" in message.head["message"]
-            (stored,) = client.run(SLOW).results
-            assert stored.loss == "no charge"
-            assert len(charged(slow)) == len(entries)
-        assert client.run("SELECT COUNT(*) AS n FROM visits", fresh=True).results, "another worker answers"
-        client.act("close", {})
-
-
-def test_what_is_done_by_the_grid_is_shown_although_it_was_stopped(slow: ServerProcess) -> None:
-    with slow.connect("ada") as client:
-        client.run("SELECT COUNT(*) AS n FROM visits", fresh=True).raise_error()  # the worker is warm
-        thread, found, _ = wait_until_reading(
-            client, "SELECT COUNT(*) AS n FROM wards, visits WHERE cost > 3"
-        )
-        client.interrupt()
-        thread.join()
-        kinds = [message.head["kind"] for message, _ in found]
-        assert kinds == ["stage", "error"] or kinds == ["stage", "result", "end"]
-        if kinds[-1] == "error":
-            assert found[-1][0].head["class"] in ("Interrupted", "BindError", "PrivacyError")
-        client.act("close", {})
 
 
 def test_a_stop_before_the_payment_costs_nothing(slow: ServerProcess) -> None:
@@ -478,17 +425,6 @@ def test_a_wrong_token_learns_nothing(server: ServerProcess, data: Path) -> None
         assert str(data) not in str(caught.value)
     with server.connect("ada") as client:
         assert client.run("SELECT 1 AS x").results, "who has the right token is not locked out"
-
-
-def test_pauses_end_with_the_owners_word(server: ServerProcess) -> None:
-    tokens = TokenFile(server.policy)
-    with server.connect("bob") as client:
-        tokens.pause("bob", "for a test")
-        with pytest.raises(flight.FlightUnauthorizedError, match="paused"):
-            client.run("SELECT 1 AS x")
-        tokens.resume("bob")
-        assert client.run("SELECT 1 AS x").results
-        client.act("close", {})
 
 
 # -- the wire -----------------------------------------------------------------------------------------------------------

@@ -40,9 +40,8 @@ from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import Policy
 from dpsql.server.calls import AnalystCall
 from dpsql.server.flight_sql.messages import make_message, pack_message, read_message, unpack_message
-from dpsql.server.lapses import Refused
 from dpsql.server.queues import AnalystQueue, SessionRecord
-from dpsql.server.rights import Right
+from dpsql.server.rights import Refused, Right
 from dpsql.session.result import Result
 
 if TYPE_CHECKING:

@@ -40,7 +40,6 @@ from dpsql.server.connections import (
     read_place,
 )
 from dpsql.server.event_log import EventLog, name_place
-from dpsql.server.lapses import FAILED, Refused, RightError
 from dpsql.server.postgres import messages
 from dpsql.server.postgres.authentication import ScramError
 from dpsql.server.postgres.commands import REPORTED, ClientSettings
@@ -61,6 +60,7 @@ from dpsql.server.postgres.messages import (
     write_ready,
     write_status,
 )
+from dpsql.server.rights import FAILED, Refused, RightError
 from dpsql.server.served import ServedPolicy
 
 MAX_PREPARED = 2000

@@ -15,7 +15,6 @@ from dpsql.late_dataclass import dataclass
 from dpsql.policy.validate import fold
 from dpsql.server.connections import shorten_address
 from dpsql.server.event_log import EventLog
-from dpsql.server.lapses import ANOTHERS_TOKEN, Refused, RightError
 from dpsql.server.postgres import messages
 from dpsql.server.postgres.authentication import (
     MECHANISM,
@@ -26,7 +25,7 @@ from dpsql.server.postgres.authentication import (
 )
 from dpsql.server.postgres.messages import MessageReader, ProtocolError, Stream, write_request, write_text
 from dpsql.server.queues import SessionRecord
-from dpsql.server.rights import Right
+from dpsql.server.rights import ANOTHERS_TOKEN, Refused, Right, RightError
 from dpsql.server.served import ServedPolicy
 from dpsql.server.tokens import Identity, TokenRecord, identify_holder
 

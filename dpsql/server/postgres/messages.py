@@ -18,7 +18,7 @@ from contextlib import suppress
 from dpsql import errors
 from dpsql.errors import Error
 from dpsql.late_dataclass import dataclass
-from dpsql.server.lapses import Lapse, RightError
+from dpsql.server.rights import Lapse, RightError
 
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
 MAX_STARTUP = 10_000
