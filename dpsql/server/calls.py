@@ -92,9 +92,9 @@ class AnswerTimes:
 class AnswerClock:
     """The times at which steps of one call become visible, as :func:`time.monotonic` measures them."""
 
-    def __init__(self, grid: AnswerTimes, start: float | None = None) -> None:
+    def __init__(self, grid: AnswerTimes) -> None:
         self.grid = grid
-        self.start = time.monotonic() if start is None else start
+        self.start = time.monotonic()
         self.began = self.start
         """When the worker began the statement; the time before that in the analyst's queue is no overrun."""
         self.read_processor: Callable[[], tuple[int, int]] = lambda: (0, 0)

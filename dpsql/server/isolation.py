@@ -189,11 +189,6 @@ class MemoryGroups:
             (own / "cgroup.subtree_control").write_text("+memory")
             self._place = own
 
-    @property
-    def possible(self) -> bool:
-        """Whether groups can be made."""
-        return self._place is not None
-
     def make(self, memory: int) -> Path | None:
         """Return a new group with a limit in bytes; None if it can't be made."""
         if self._place is None:

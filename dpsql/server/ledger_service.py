@@ -37,6 +37,8 @@ from dpsql.report.figures import FIGURES
 
 MAX_EVENT_PARTS = 5000
 """Most values in an event, with its parts."""
+MAX_EVENTS = 1000
+"""Most events in a list."""
 MAX_REPEATS = 10**6
 """Most repetitions of one event: hits, groups, coordinates."""
 MAX_LOGGED_TEXT = 200_000
@@ -70,13 +72,13 @@ def read_worker_event(body: Any) -> Event:
     return event
 
 
-def read_worker_events(body: object, most: int = 1000) -> list[Event]:
+def read_worker_events(body: object) -> list[Event]:
     """Read a list of events.
 
     Raises:
-        WireError: the list is invalid, or longer than ``most``.
+        WireError: the list is invalid, or longer than :data:`MAX_EVENTS`.
     """
-    if not isinstance(body, list) or len(body) > most:
+    if not isinstance(body, list) or len(body) > MAX_EVENTS:
         raise WireError("a message has no valid list of events.")
     return [read_worker_event(item) for item in body]
 

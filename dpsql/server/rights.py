@@ -16,7 +16,6 @@ from __future__ import annotations
 import enum
 import threading
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -88,21 +87,20 @@ MAX_WAITING = 16
 class RequestRate:
     """A token bucket for the requests of one analyst; it holds one minute's worth."""
 
-    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, per_minute: int) -> None:
         self._most = float(per_minute)
-        self._clock = clock
-        self._left, self._at = self._most, clock()
+        self._left, self._at = self._most, time.monotonic()
         self._lock = threading.Lock()
 
     def take(self) -> bool:
         """Count a request; return False if there were too many.
 
-        >>> rate = RequestRate(2, clock=lambda: 0.0)
+        >>> rate = RequestRate(2)
         >>> rate.take(), rate.take(), rate.take()
         (True, True, False)
         """
         with self._lock:
-            now = self._clock()
+            now = time.monotonic()
             self._left = min(self._most, self._left + (now - self._at) * self._most / 60)
             self._at = now
             if self._left < 1:

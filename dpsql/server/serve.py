@@ -71,7 +71,6 @@ def run_server(
     listen: str,
     certificate: tuple[Path, Path] | None = None,
     out: TextIO = sys.stdout,
-    err: TextIO = sys.stderr,
     client_authority: Path | None = None,
     console: str | None = None,
     postgres: str | None = None,
@@ -86,7 +85,6 @@ def run_server(
         listen: ``unix:/path``, or ``host:port``; port 0 takes a free one.
         certificate: the files of a TLS certificate and its key.
         out: gets one line, when the server is ready.
-        err: gets the log.
         client_authority: the file of the authority that signs analysts' certificates, which are then required.
         console: the address of the owner's page: ``host:port`` of this machine, or ``unix:/path``.
         postgres: ``host:port`` for clients of PostgreSQL's protocol, or ``unix:`` and a folder; None for no such port.
@@ -121,7 +119,7 @@ def run_server(
     _allow_files()
     withhold_tracebacks()
     program = None if alert is None else AlertProgram(alert.absolute(), select_environment())
-    log, groups = EventLog(err, program), MemoryGroups()
+    log, groups = EventLog(sys.stderr, program), MemoryGroups()
     served: list[ServedPolicy] = []
     page: Console | None = None
     try:

@@ -66,9 +66,9 @@ class TokenRecord:
         orders = (order.split("@") for order in self.ended.split())
         return [what for what, second in orders if 0 <= time.time() - float(second) < _ORDER_SECONDS]
 
-    def has_expired(self, now: datetime | None = None) -> bool:
+    def has_expired(self) -> bool:
         """Return whether the token has expired."""
-        return datetime.fromisoformat(self.expires) <= (now or datetime.now(UTC))
+        return datetime.fromisoformat(self.expires) <= datetime.now(UTC)
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,6 @@ def start_worker(tmp_path: Path, groups: MemoryGroups) -> WorkerProcess:
 
 def test_the_front_moves_and_a_worker_has_a_group_of_its_own(tmp_path: Path, groups: FakeGroups) -> None:
     opened = groups.open()
-    assert opened.possible
     assert (groups.own / "front" / "cgroup.procs").read_text() == str(os.getpid())
     assert (groups.own / "cgroup.subtree_control").read_text() == "+memory"
     worker = start_worker(tmp_path, opened)
@@ -206,7 +205,6 @@ def test_without_the_memory_controller_the_address_space_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, controllers: str
 ) -> None:
     groups = FakeGroups(tmp_path, monkeypatch, controllers)
-    assert not groups.open().possible
     assert groups.open().make(5) is None
     assert not (groups.own / "front").exists(), "the front stays where it is"
 

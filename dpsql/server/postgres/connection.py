@@ -455,7 +455,7 @@ class PostgresConnection:
         if portal.rows is None and not self._start_portal(portal):
             return
         rows = portal.rows or b""
-        end, _count = messages.count_rows(rows, portal.at, most or len(rows))
+        end = messages.find_end(rows, portal.at, most or len(rows))
         self._stream.write(rows[portal.at : end])
         portal.at = end
         if end < len(rows):
@@ -714,7 +714,7 @@ class PostgresListener:
         """Return an analyst's connection; None after a request to cancel or a failed login."""
         try:
             secured = self.secured
-            code, body, _ = read_first(stream, secured)
+            code, body = read_first(stream, secured)
             if code == messages.CANCEL_REQUEST:
                 self._cancel(body)
                 return None

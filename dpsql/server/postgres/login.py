@@ -73,8 +73,8 @@ class Secured:
     certified: bool
 
 
-def read_first(stream: Stream, secured: Secured | None) -> tuple[int, bytes, bool]:
-    """Return the code and the rest of a client's first message, after TLS if it asks for it, and whether it has TLS.
+def read_first(stream: Stream, secured: Secured | None) -> tuple[int, bytes]:
+    """Return the code and the rest of a client's first message, after TLS if it asks for it.
 
     Raises:
         ProtocolError: the message is invalid.
@@ -87,7 +87,7 @@ def read_first(stream: Stream, secured: Secured | None) -> tuple[int, bytes, boo
         body = stream.take(size - 4)
         (code,) = struct.unpack(">i", body[:4])
         if code not in (messages.SSL_REQUEST, messages.GSS_REQUEST):
-            return code, body[4:], messages.SSL_REQUEST in asked and secured is not None
+            return code, body[4:]
         if code in asked or len(body) != 4 or (stream.secured and code == messages.SSL_REQUEST):
             raise ProtocolError("this is no startup message.")
         asked.add(code)

@@ -343,21 +343,21 @@ def write_notice(sentence: str, detail: str = "") -> bytes:
     return write_response(b"N", [*severity, ("M", sentence), ("D", detail)])
 
 
-def count_rows(rows: bytes, start: int, most: int) -> tuple[int, int]:
-    """Return the end of at most ``most`` rows from ``start``, and their number.
+def find_end(rows: bytes, start: int, most: int) -> int:
+    """Return the end of at most ``most`` rows from ``start``.
 
     Raises:
         ProtocolError: the bytes aren't rows.
     """
-    at, found = start, 0
-    while at < len(rows) and found < most:
+    at = start
+    while at < len(rows) and most > 0:
         if rows[at : at + 1] != b"D" or at + 5 > len(rows):
             raise ProtocolError(_ENDED)
         at += 1 + int(struct.unpack_from(">i", rows, at + 1)[0])
-        found += 1
+        most -= 1
     if at > len(rows):
         raise ProtocolError(_ENDED)
-    return at, found
+    return at
 
 
 PARSE_COMPLETE, BIND_COMPLETE, CLOSE_COMPLETE = write(b"1"), write(b"2"), write(b"3")
@@ -366,6 +366,8 @@ NO_DATA, EMPTY_QUERY, PORTAL_SUSPENDED = write(b"n"), write(b"I"), write(b"s")
 
 SEND_SECONDS = 60.0
 """Seconds that a client may let an answer wait."""
+MESSAGE_SECONDS = 60.0
+"""Seconds that a message may take once it has begun."""
 _LOOK_SECONDS = 1.0
 _READ = 1 << 16
 _FLUSH = 1 << 18
@@ -433,18 +435,17 @@ class Stream:
             self._buffer += piece
             return
 
-    def take_message(self, sizes: Mapping[bytes, int], seconds: float = 60.0) -> tuple[bytes, bytes]:
+    def take_message(self, sizes: Mapping[bytes, int]) -> tuple[bytes, bytes]:
         """Return the kind and the body of the next message.
 
         Args:
             sizes: the most bytes of each kind that may come.
-            seconds: how long the rest may take once it has begun.
 
         Raises:
             ProtocolError: the message is longer, or of another kind. Gone: the client is gone or too slow.
         """
         kind = self.take(1)
-        self.end = min(self.end, time.monotonic() + seconds)
+        self.end = min(self.end, time.monotonic() + MESSAGE_SECONDS)
         limit = sizes.get(kind, 0)
         if not limit:
             raise ProtocolError("this message can't come here.")
