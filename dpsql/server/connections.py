@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -49,7 +49,7 @@ class Tls:
     authority: bytes | None
     context: ssl.SSLContext
 
-    @property
+    @cached_property
     def binding(self) -> bytes | None:
         """The certificate's ``tls-server-end-point`` (RFC 5929); None if its signature has no digest of its own."""
         from cryptography.exceptions import UnsupportedAlgorithm

@@ -28,7 +28,7 @@ from dpsql.server.connections import Tls, TlsFiles, read_place
 from dpsql.server.event_log import AlertProgram, EventLog, name_place
 from dpsql.server.front import FlightListener, withhold_tracebacks
 from dpsql.server.isolation import MemoryGroups, list_unconfined, protect_memory
-from dpsql.server.postgres.connection import PostgresListener, listen_postgres, read_postgres_place, secure
+from dpsql.server.postgres.connection import PostgresListener, listen_postgres, read_postgres_place
 from dpsql.server.served import ServedFiles, ServedPolicy, run_together
 from dpsql.server.worker_process import select_environment
 
@@ -235,8 +235,8 @@ class _Renewal:
         except ServerError as error:
             self._log.write("certificate not taken", why=error.message)
             return
-        if port is not None and port.secured is not None:
-            port.secured = secure(new)
+        if port is not None and port.tls is not None:
+            port.tls = new
         self._tls = new
         self._log.write("certificate taken", why=f"it ends on {min(new.list_ends().values()):%Y-%m-%d}")
 

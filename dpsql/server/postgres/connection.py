@@ -43,7 +43,7 @@ from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.postgres import messages
 from dpsql.server.postgres.authentication import ScramError
 from dpsql.server.postgres.commands import REPORTED, ClientSettings
-from dpsql.server.postgres.login import LoggedIn, Login, NotLetIn, Secured, read_first
+from dpsql.server.postgres.login import LoggedIn, Login, NotLetIn, read_first
 from dpsql.server.postgres.messages import (
     BindMessage,
     Gone,
@@ -99,7 +99,7 @@ class Portal:
     describing: bool = False
     rows: bytes | None = None
     at: int = 0
-    tail: list[bytes] = field(default_factory=list)
+    tail: bytes = b""
 
     @property
     def size(self) -> int:
@@ -232,7 +232,6 @@ class PostgresConnection:
 
     def __init__(self, stream: Stream, opened: LoggedIn, key: tuple[int, bytes], log: EventLog) -> None:
         self.stream, self._opened, self._key, self._log = stream, opened, key, log
-        self._stream = stream
         self.number = key[0]
         self._right, self._queue, self._record = opened.right, opened.right.queue, opened.record
         self._held = Portals()
@@ -253,7 +252,7 @@ class PostgresConnection:
 
     def run(self) -> None:
         """Answer messages until the client or the server ends it."""
-        stream = self._stream
+        stream = self.stream
         self._greet()
         stream.check = self._check
         try:
@@ -272,7 +271,7 @@ class PostgresConnection:
     def end(self, why: str) -> None:
         """End the connection at its next message, and wake it."""
         self._ending = why
-        self._stream.shut(both=False)
+        self.stream.shut(both=False)
 
     def cancel(self, secret: bytes) -> bool:
         """Stop the running request if the secret is right."""
@@ -299,16 +298,16 @@ class PostgresConnection:
         settings = ClientSettings.begin(self._queue.analyst, named)
         self._timeout = settings.timeout
         for name, shown in REPORTED.items():
-            self._stream.write(write_status(shown, settings.get(name)))
-        self._stream.write(messages.write(b"K", struct.pack(">i", self._key[0]), self._key[1]))
-        self._stream.write(write_ready("I"))
+            self.stream.write(write_status(shown, settings.get(name)))
+        self.stream.write(messages.write(b"K", struct.pack(">i", self._key[0]), self._key[1]))
+        self.stream.write(write_ready("I"))
 
     def _check(self) -> None:
         """Check that the connection may go on."""
         if self._record.ended or self._ending:
             raise refuse_message(messages.SHUTDOWN, self._ending or _ENDED, last=True)
         self._ask_right(letting_go=True)
-        if time.monotonic() > self._stream.end - 1.5:
+        if time.monotonic() > self.stream.end - 1.5:
             raise refuse_message(messages.IDLE, _IDLE, last=True)
 
     def _ask_right(self, letting_go: bool) -> None:
@@ -323,7 +322,7 @@ class PostgresConnection:
     def _take(self) -> bool:
         """Answer one message; return False after the last."""
         try:
-            kind, body = self._stream.take_message(self._sizes)
+            kind, body = self.stream.take_message(self._sizes)
         except TooLong as error:
             raise refuse_message(messages.TOO_LARGE, error, last=True) from None
         except ProtocolError as error:
@@ -338,7 +337,7 @@ class PostgresConnection:
         except RefusedMessage as failed:
             if failed.last:
                 raise
-            self._stream.write(failed.report)
+            self.stream.write(failed.report)
             self._skipping = not ready
             for portal in self._held.list_describing():
                 portal.describing = False
@@ -346,7 +345,7 @@ class PostgresConnection:
             self._skipping = False
             if self._transaction == "I":
                 self._held.end_portals()
-            self._stream.write(write_ready(self._transaction))
+            self.stream.write(write_ready(self._transaction))
         return True
 
     def _answer(self, kind: bytes, body: bytes) -> None:
@@ -376,9 +375,9 @@ class PostgresConnection:
         for message in self._ask("postgres_run", {"text": text, "simple": True}, text):
             part = message.head.get("part")
             if part in ("fields", "rows", "copy"):
-                self._stream.write(message.payload)
+                self.stream.write(message.payload)
             elif part == "end":
-                self._write_end(message)
+                self.stream.write(self._read_end(message))
 
     def _run_known(self, text: str) -> bool:
         """Answer a text of :data:`_COMMANDS`; return whether it is one."""
@@ -386,22 +385,22 @@ class PostgresConnection:
         if known is None:
             return False
         tag, self._transaction = known
-        self._stream.write(write_complete(tag))
+        self.stream.write(write_complete(tag))
         return True
 
     def _parse(self, body: bytes) -> None:
         self._held.prepare(ParseMessage.read(body))
-        self._stream.write(messages.PARSE_COMPLETE)
+        self.stream.write(messages.PARSE_COMPLETE)
 
     def _bind(self, body: bytes) -> None:
         self._held.bind(BindMessage.read(body))
-        self._stream.write(messages.BIND_COMPLETE)
+        self.stream.write(messages.BIND_COMPLETE)
 
     def _describe(self, body: bytes) -> None:
         kind, name = messages.read_target(body)
         if kind == "P" and name and not self._held.has_portal(name):  # a cursor is a portal
             head: dict[str, Any] = {"text": "", "cursor": name, "portal": True}
-            self._stream.write(self._ask_description(head, "")[0])
+            self.stream.write(self._ask_description(head, "")[0])
             return
         if kind == "P":
             self._held.find_portal(name).describing = True  # sent with its rows if Execute comes next
@@ -411,7 +410,7 @@ class PostgresConnection:
             head = {"text": statement.text, "kinds": list(statement.kinds)}
             description = self._ask_description(head, statement.text)
             statement.described, statement.fields, statement.told_kinds = description
-        self._stream.write(statement.described)
+        self.stream.write(statement.described)
 
     def _resolve(self) -> None:
         """Describe the portals that wait for it and aren't executed next."""
@@ -421,7 +420,7 @@ class PostgresConnection:
                 raise ProtocolError("a portal is described before it is executed.")
             head = {**self._write_bound(portal), "portal": True}
             described, _, _ = self._ask_description(head, portal.statement.text)
-            self._stream.write(described)
+            self.stream.write(described)
 
     def _ask_description(self, head: dict[str, Any], text: str) -> tuple[bytes, list[Any] | None, list[int]]:
         """Return the messages that describe a statement or a portal, its columns, and the types of its parameters."""
@@ -456,24 +455,22 @@ class PostgresConnection:
             return
         rows = portal.rows or b""
         end = messages.find_end(rows, portal.at, most or len(rows))
-        self._stream.write(rows[portal.at : end])
+        self.stream.write(rows[portal.at : end])
         portal.at = end
         if end < len(rows):
             portal.rows, portal.at = rows[end:], 0
             self._held.check_size()
-            self._stream.write(messages.PORTAL_SUSPENDED)
+            self.stream.write(messages.PORTAL_SUSPENDED)
             return
-        tail, portal.tail = portal.tail, [write_complete("SELECT 0")]
-        portal.rows, portal.at = b"", 0
-        for part in tail:
-            self._stream.write(part)
+        self.stream.write(portal.tail)
+        portal.rows, portal.at, portal.tail = b"", 0, write_complete("SELECT 0")
 
     def _start_portal(self, portal: Portal) -> bool:
         """Run a portal's statement, and keep its rows; return False if it is one of :data:`_COMMANDS`."""
         describing, portal.describing = portal.describing, False
         text = portal.statement.text
         if _find_command(text) is not None:
-            self._stream.write(messages.NO_DATA if describing else b"")
+            self.stream.write(messages.NO_DATA if describing else b"")
             return not self._run_known(text)
         head = self._write_bound(portal)
         if portal.statement.fields is not None:
@@ -484,34 +481,30 @@ class PostgresConnection:
             part = message.head.get("part")
             if part == "fields":
                 has_fields = True
-                self._stream.write(message.payload if describing else b"")
+                self.stream.write(message.payload if describing else b"")
             elif part == "copy":
-                self._stream.write(messages.NO_DATA if describing and not has_fields else b"")
-                self._stream.write(message.payload)
+                self.stream.write(messages.NO_DATA if describing and not has_fields else b"")
+                self.stream.write(message.payload)
                 has_fields = True
             elif part == "rows":
                 rows.append(message.payload)
             elif part == "end":
-                self._stream.write(messages.NO_DATA if describing and not has_fields else b"")
+                self.stream.write(messages.NO_DATA if describing and not has_fields else b"")
                 portal.tail = self._read_end(message)
         portal.rows = b"".join(rows)
         return True
 
     def _close(self, body: bytes) -> None:
         self._held.close(*messages.read_target(body))
-        self._stream.write(messages.CLOSE_COMPLETE)
+        self.stream.write(messages.CLOSE_COMPLETE)
 
     def _flush(self, body: bytes) -> None:
-        self._stream.flush()
+        self.stream.flush()
 
     def _sync(self, body: bytes) -> None:
         """Do nothing, since the reply to every Sync follows anyway."""
 
-    def _write_end(self, message: Message) -> None:
-        for part in self._read_end(message):
-            self._stream.write(part)
-
-    def _read_end(self, message: Message) -> list[bytes]:
+    def _read_end(self, message: Message) -> bytes:
         """Return the messages at a statement's end (notices, settings, tag), and apply its effects to the connection."""
         head = message.head
         tag = get_field(head, "tag", str)
@@ -524,7 +517,7 @@ class PostgresConnection:
             self._transaction = transaction
         self._held.forget(get_field(head, "forget", str, ""))
         self._timeout = get_field(head, "timeout", int, self._timeout)
-        return [*parts, write_complete(tag) if tag else messages.EMPTY_QUERY]
+        return b"".join([*parts, write_complete(tag) if tag else messages.EMPTY_QUERY])
 
     # -- the worker --------------------------------------------------------------------------------------------------------
 
@@ -556,8 +549,8 @@ class PostgresConnection:
         if record.ended:
             raise Refused(_ENDED)
         call = queue.make_call(operation, record.handle)
-        call.is_abandoned = lambda: self._stream.is_gone
-        self._stream.flush()
+        call.is_abandoned = lambda: self.stream.is_gone
+        self.stream.flush()
         timer = threading.Timer(self._timeout / 1000, queue.stop_call, (call,)) if self._timeout else None
         if timer is not None:
             timer.daemon = True
@@ -589,11 +582,6 @@ MAX_CLIENTS = 500
 _BACKLOG = 128
 
 
-def secure(tls: Tls) -> Secured:
-    """Return the TLS of the listener."""
-    return Secured(tls.context, tls.binding, tls.authority is not None)
-
-
 def read_postgres_place(listen: str, tls: bool) -> ListenPlace:
     """Return the address of a port for PostgreSQL's clients: ``host:port``, or ``unix:`` with a folder.
 
@@ -618,16 +606,16 @@ class PostgresListener:
         place: host and port, where port 0 takes a free one, or the path of a Unix socket.
         served: the policies.
         log: gets events.
-        secured: the TLS, which is then required; None on loopback only.
+        tls: the certificates of TLS, which is then required; None on loopback and Unix sockets.
 
     Raises:
         ServerError: the address can't be used.
     """
 
     def __init__(
-        self, place: ListenPlace, served: Sequence[ServedPolicy], log: EventLog, secured: Secured | None
+        self, place: ListenPlace, served: Sequence[ServedPolicy], log: EventLog, tls: Tls | None
     ) -> None:
-        self._served, self._log, self.secured = served, log, secured
+        self._served, self._log, self.tls = served, log, tls
         self._path = place if isinstance(place, Path) else None
         self._lock = threading.Lock()
         self._open: dict[int, PostgresConnection] = {}
@@ -713,12 +701,12 @@ class PostgresListener:
     def _let_in(self, stream: Stream, peer: str) -> PostgresConnection | None:
         """Return an analyst's connection; None after a request to cancel or a failed login."""
         try:
-            secured = self.secured
-            code, body = read_first(stream, secured)
+            tls = self.tls  # it may be renewed meanwhile
+            code, body = read_first(stream, tls)
             if code == messages.CANCEL_REQUEST:
                 self._cancel(body)
                 return None
-            opened = Login(stream, self._served, secured, peer, self._log).run(body, code)
+            opened = Login(stream, self._served, tls, peer, self._log).run(body, code)
         except NotLetIn as refused:
             stream.send(write_problem("FATAL", refused.state, refused.sentence, refused.hint))
             return None
@@ -774,8 +762,7 @@ def listen_postgres(
         raise ServerError(
             "analysts' certificates need TLS, which a Unix socket has not.", hint="--pg 0.0.0.0:5432"
         )
-    secured = None if tls is None or isinstance(place, Path) else secure(tls)
-    listener = PostgresListener(place, served, log, secured)
+    listener = PostgresListener(place, served, log, None if isinstance(place, Path) else tls)
     for one in served:
         old = [record.name for record in one.tokens.list() if not record.scram and not record.has_expired()]
         if old:

@@ -7,13 +7,12 @@ from :mod:`dpsql.server.postgres.connection`, which handles clients after login.
 from __future__ import annotations
 
 import secrets
-import ssl
 import struct
 from collections.abc import Sequence
 
 from dpsql.late_dataclass import dataclass
 from dpsql.policy.validate import fold
-from dpsql.server.connections import shorten_address
+from dpsql.server.connections import Tls, shorten_address
 from dpsql.server.event_log import EventLog
 from dpsql.server.postgres import messages
 from dpsql.server.postgres.authentication import (
@@ -58,22 +57,7 @@ class LoggedIn:
     parameters: dict[str, str]
 
 
-@dataclass(frozen=True)
-class Secured:
-    """The TLS of the listener.
-
-    Args:
-        context: has the server's certificate.
-        binding: the certificate's digest, to which a client may bind its proof; None if its algorithm has none.
-        certified: whether clients must have certificates, too; the CN is then the analyst.
-    """
-
-    context: ssl.SSLContext
-    binding: bytes | None
-    certified: bool
-
-
-def read_first(stream: Stream, secured: Secured | None) -> tuple[int, bytes]:
+def read_first(stream: Stream, tls: Tls | None) -> tuple[int, bytes]:
     """Return the code and the rest of a client's first message, after TLS if it asks for it.
 
     Raises:
@@ -91,11 +75,11 @@ def read_first(stream: Stream, secured: Secured | None) -> tuple[int, bytes]:
         if code in asked or len(body) != 4 or (stream.secured and code == messages.SSL_REQUEST):
             raise ProtocolError("this is no startup message.")
         asked.add(code)
-        if code == messages.SSL_REQUEST and secured is not None:
+        if code == messages.SSL_REQUEST and tls is not None:
             if stream.has_more:
                 raise ProtocolError("the client sent data before TLS began.")
             stream.send(b"S")
-            stream.secure(secured.context)
+            stream.secure(tls.context)
         else:
             stream.send(b"N")
 
@@ -106,7 +90,7 @@ class Login:
     Args:
         stream: the client's bytes.
         served: the policies; ``database`` names one of them.
-        secured: the listener's TLS.
+        tls: the listener's certificates; None without TLS.
         peer: the client's address, as gRPC writes addresses.
         log: gets refusals.
     """
@@ -115,11 +99,11 @@ class Login:
         self,
         stream: Stream,
         served: Sequence[ServedPolicy],
-        secured: Secured | None,
+        tls: Tls | None,
         peer: str,
         log: EventLog,
     ) -> None:
-        self._stream, self._served, self._secured = stream, served, secured
+        self._stream, self._served, self._tls = stream, served, tls
         self._peer, self._log = peer, log
 
     def run(self, body: bytes, version: int) -> LoggedIn:
@@ -139,7 +123,7 @@ class Login:
         if version & 0xFFFF or options:
             listed = b"".join(write_text(name) for name in options)
             self._stream.send(messages.write(b"v", struct.pack(">ii", 0, len(options)), listed))
-        if self._secured is not None and not self._stream.secured:
+        if self._tls is not None and not self._stream.secured:
             raise NotLetIn(
                 messages.NO_AUTHORIZATION, "this server requires TLS.", "sslmode=verify-full, or require."
             )
@@ -179,7 +163,7 @@ class Login:
             if held is not None and held.scram
             else Verifier.make_mock(_MOCK_SECRET, user)
         )
-        binding = self._secured.binding if self._secured is not None else None
+        binding = self._tls.binding if self._tls is not None else None
         exchange = ScramExchange(verifier, binding)
         mechanisms = [*([MECHANISM_BOUND] if binding is not None else []), MECHANISM]
         stream.send(write_request(10, *(write_text(name) for name in mechanisms), b"\0"))
@@ -218,8 +202,8 @@ class Login:
 
     def _check_certificate(self, name: str) -> None:
         """Raise an error if clients have certificates, and this client's is another analyst's."""
-        secured = self._secured
-        if secured is not None and secured.certified and fold(self._stream.common_name) != fold(name):
+        certified = self._tls is not None and self._tls.authority is not None
+        if certified and fold(self._stream.common_name) != fold(name):
             self._log.write("refused certificate", address=shorten_address(self._peer))
             raise NotLetIn(messages.NO_AUTHORIZATION, ANOTHERS_TOKEN)
 
