@@ -378,7 +378,7 @@ def test_a_handle_gives_no_right(server: ServerProcess, bare: BareFlightSql) -> 
     assert "bob" in str(bob.flight.do_get(ticket, bob.options).read_all().to_pylist())
     for wrong in (b"", b"x", b"[]", b"{}", b'{"text":"SELECT 1 AS a","bound":[],"mark":""}', b"[" * 100_000):
         for ask in (bob.info, bob.schema):
-            with pytest.raises(flight.FlightServerError, match="no handle of a prepared"):
+            with pytest.raises((flight.FlightServerError, pa.ArrowException), match="no handle of a"):
                 ask("CommandPreparedStatementQuery", prepared_statement_handle=wrong)
     bob.close()
 
