@@ -21,7 +21,6 @@ _TABLE = ("catalog:string?=1", "db_schema:string?=2", "table:string=3")
 _HANDLE = ("prepared_statement_handle:bytes=1",)
 MESSAGES: dict[str, tuple[str, ...]] = {
     "CommandGetSqlInfo": ("info:uint32*=1",),
-    "CommandGetXdbcTypeInfo": ("data_type:int32?=1",),
     "CommandGetCatalogs": (),
     "CommandGetDbSchemas": ("catalog:string?=1", "db_schema_filter_pattern:string?=2"),
     "CommandGetTables": (
@@ -49,8 +48,6 @@ MESSAGES: dict[str, tuple[str, ...]] = {
     ),
     "ActionClosePreparedStatementRequest": _HANDLE,
     "DoPutPreparedStatementResult": ("prepared_statement_handle:bytes?=1",),
-    "ActionCancelQueryRequest": ("info:bytes=1",),
-    "ActionCancelQueryResult": ("result:int32=1",),
     # messages of Flight itself, under names of ours: only their numbers travel
     "FlightTicket": ("ticket:bytes=1",),
     "FlightInfoEndpoint": ("ticket:FlightTicket=1",),

@@ -52,8 +52,7 @@ SCHEMA_NAME = ""
 """The name of the one schema of a catalog."""
 
 
-_KINDS = {"int": pa.int32(), "rule": pa.uint8(), "bool": pa.bool_(), "bytes": pa.binary(), "": pa.string()}
-_KINDS["params"] = pa.list_(pa.field("item", pa.string(), nullable=False))
+_KINDS = {"int": pa.int32(), "rule": pa.uint8(), "bytes": pa.binary(), "": pa.string()}
 
 
 def _make_schema(text: str) -> pa.Schema:
@@ -239,47 +238,6 @@ def make_sql_info(asked: Iterable[int], version: str, statement_bytes: int) -> p
     return pa.Table.from_arrays([numbers, union], schema=SQL_INFO_SCHEMA)
 
 
-XDBC_SCHEMA = _make_schema("""
-    type_name! data_type:int! column_size:int literal_prefix literal_suffix create_params:params nullable:int!
-    case_sensitive:bool! searchable:int! unsigned_attribute:bool fixed_prec_scale:bool! auto_increment:bool local_type_name
-    minimum_scale:int maximum_scale:int sql_data_type:int! datetime_subcode:int num_prec_radix:int interval_precision:int""")
-"""The columns of GetXdbcTypeInfo."""
-_TYPES: Sequence[tuple[str, int, int, str | None]] = (
-    ("TINYINT", -6, 3, None),
-    ("BIGINT", -5, 19, None),
-    ("DECIMAL", 3, 38, None),
-    ("INTEGER", 4, 10, None),
-    ("SMALLINT", 5, 5, None),
-    ("FLOAT", 7, 24, None),
-    ("DOUBLE", 8, 53, None),
-    ("VARCHAR", 12, 65_536, "'"),
-    ("BOOLEAN", 16, 1, None),
-    ("DATE", 91, 10, "DATE '"),
-    ("TIME", 92, 15, "TIME '"),
-    ("TIMESTAMP", 93, 26, "TIMESTAMP '"),
-)
-"""Names of types, their numbers in ODBC and JDBC, their sizes, and how a literal of them begins."""
-
-
-def make_xdbc_types(data_type: int | None) -> pa.Table:
-    """Return the table of GetXdbcTypeInfo: the types of the language, or the one of a number."""
-    rows = []
-    for name, number, size, prefix in _TYPES:
-        if data_type in (None, number):
-            counts = prefix is None and name != "BOOLEAN"
-            row = {"type_name": name, "data_type": number, "column_size": size, "literal_prefix": prefix}
-            row |= {
-                "nullable": 1,
-                "case_sensitive": name == "VARCHAR",
-                "searchable": 3,
-                "fixed_prec_scale": False,
-            }
-            row |= {"auto_increment": False, "local_type_name": name, "sql_data_type": number}
-            row |= {"unsigned_attribute": False, "num_prec_radix": 10} if counts else {}
-            rows.append(row | ({} if prefix is None else {"literal_suffix": "'"}))
-    return pa.Table.from_pylist(rows, schema=XDBC_SCHEMA)
-
-
 # -- answers ---------------------------------------------------------------------------------------------------------------
 
 MAX_INTERVALS = 10_000
@@ -435,7 +393,6 @@ def _read_value(column: pa.Array) -> object:
 ACTIONS = {
     "CreatePreparedStatement": "Bind and price a statement; spends nothing.",
     "ClosePreparedStatement": "Forget a prepared statement.",
-    "CancelQuery": "Stop a statement.",
     "CancelFlightInfo": "Stop a statement.",
     "SetSessionOptions": "Choose the catalog: there is one.",
     "GetSessionOptions": "Return the catalog.",
@@ -532,10 +489,6 @@ class FlightSqlService:
             )
         elif kind == "ClosePreparedStatement":
             self._unpack_as("ActionClosePreparedStatementRequest", body)
-        elif kind == "CancelQuery":
-            info = self._unpack_as("ActionCancelQueryRequest", body).info
-            status = self._cancel(caller, read_message("CancelledFlightInfo", info))
-            yield pack_message("ActionCancelQueryResult", result=status)
         elif kind == "CancelFlightInfo":
             status = self._cancel(caller, read_message("CancelFlightInfoRequest", body).info)
             yield make_message("CancelFlightInfoResult", status=status).SerializeToString()
@@ -621,10 +574,9 @@ class FlightSqlService:
     def _find_table_schema(self, name: str, command: object) -> pa.Schema:
         if name in SCHEMAS:
             return find_catalog_schema(name, command)
-        known = {"CommandGetSqlInfo": SQL_INFO_SCHEMA, "CommandGetXdbcTypeInfo": XDBC_SCHEMA}
-        if name not in known:
-            raise ParseError(_NO_PLANS if "Substrait" in name else _READ_ONLY, hint="send a query as SQL.")
-        return known[name]
+        if name == "CommandGetSqlInfo":
+            return SQL_INFO_SCHEMA
+        raise ParseError(_NO_PLANS if "Substrait" in name else _READ_ONLY, hint="send a query as SQL.")
 
     def _make_table(self, caller: Right, context: object, name: str, command: Any) -> pa.Table:
         """Return the rows of a command of browsing."""
@@ -632,8 +584,6 @@ class FlightSqlService:
         policy = caller.queue.edition.policy
         if name == "CommandGetSqlInfo":
             return make_sql_info(command.info, __version__, policy.server.max_statement_bytes)
-        if name == "CommandGetXdbcTypeInfo":
-            return make_xdbc_types(command.data_type if command.HasField("data_type") else None)
         if name != "CommandGetTables":
             return make_catalog_table(name, command, caller.served.name)
         names = list_tables(caller.served.name, policy, command)

@@ -259,8 +259,6 @@ def test_tables_of_a_bare_client(bare: BareFlightSql) -> None:
     assert len(facts) > 80
     (one,) = bare.table("CommandGetSqlInfo", info=[8]).to_pylist()
     assert one == {"info_name": 8, "value": 0}
-    assert "VARCHAR" in bare.table("CommandGetXdbcTypeInfo")["type_name"].to_pylist()
-    assert bare.table("CommandGetXdbcTypeInfo", data_type=91)["type_name"].to_pylist() == ["DATE"]
     for keys in ("PrimaryKeys", "ExportedKeys", "ImportedKeys"):
         assert bare.table(f"CommandGet{keys}", table="visits").num_rows == 0
     assert bare.table("CommandGetCrossReference", pk_table="visits", fk_table="wards").num_rows == 0
