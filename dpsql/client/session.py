@@ -337,12 +337,6 @@ class RemoteSession(AnalystSession):
     def columns(self, table: str) -> Mapping[str, str]:
         return self._ask_value(dict[str, str], "columns", {"table": table})
 
-    def tables(self) -> Result:
-        results = self._ask("tables").results
-        if not results:
-            raise WireError("the server's reply holds no tables.")
-        return results[0]
-
     @contextmanager
     def asking_briefly(self) -> Iterator[None]:
         before = _PATIENCE.set(COMPLETION_SECONDS)

@@ -1,7 +1,7 @@
 """Operations: a worker passes a client's message to an ordinary session, and returns messages.
 
     run, plan           statements; ``touch`` is called before a statement may read private data
-    describe, schemas, explain, why, budget, budget_panel, ledger, columns, tables, check_name, plot
+    describe, schemas, explain, why, budget, budget_panel, ledger, columns, check_name, plot
                         spend nothing, and read no private row
     keep                keep a result of the session, by its handle
     postgres_run, postgres_describe     statements of PostgreSQL's clients; the first may pay
@@ -274,9 +274,6 @@ class ClientSession:
                 page, size = [], 0
         yield make_value(entries=page)
 
-    def _tables(self, head: Head) -> Iterator[Message]:
-        yield from self._send(self.session.tables())
-
     def _check_name(self, head: Head) -> Iterator[Message]:
         self.session.check_name(get_field(head, "name", str))
         yield from ()
@@ -345,7 +342,7 @@ class ClientSession:
 
 
 _NAMES = (
-    "run plan postgres_run postgres_describe describe schemas explain why budget budget_panel columns ledger tables "
+    "run plan postgres_run postgres_describe describe schemas explain why budget budget_panel columns ledger "
     "check_name keep plot"
 )
 OPERATIONS: dict[str, Callable[[ClientSession, Head], Iterator[Message]]] = {

@@ -247,9 +247,6 @@ class Session(AnalystSession):
 
         return list_pictures(self._ledger, what)
 
-    def tables(self) -> Result:
-        return show(self._pipeline, self.policy, "TABLES")
-
     def keep(self, name: str, result: object) -> None:
         self._schema = None
         self._pipeline.kept.keep(name, result)

@@ -218,7 +218,7 @@ class Servant(flight.FlightServerBase):
     def budget(self) -> Iterator[Any]:
         raise flight.FlightUnauthenticatedError("no valid token; the owner gives one: dpsql analyst add.")
 
-    def tables(self) -> Iterator[Any]:
+    def why(self) -> Iterator[Any]:
         raise flight.FlightUnauthorizedError("you are paused.")
 
     def columns(self) -> Iterator[Any]:
@@ -273,7 +273,7 @@ def test_the_token_travels_in_a_header_and_is_shown_nowhere(servant: tuple[Serva
     ("ask", "said"),
     [
         (lambda s: s.budget(), "no valid token; the owner gives one: dpsql analyst add."),
-        (lambda s: s.tables(), "you are paused."),
+        (lambda s: s.why(), "you are paused."),
         (lambda s: s.columns("t"), "this server does not."),
         (lambda s: s.budget_panel(), "too many requests of yours in a minute; ask again later."),
     ],

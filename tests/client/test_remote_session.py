@@ -437,7 +437,7 @@ LIES = [
 def test_a_reply_that_is_none_is_a_wire_error(near: Near, replies: list[Message]) -> None:
     remote = RemoteSession(Liar(near[0], replies), "liar")
     asks = [
-        lambda: remote.budget(), lambda: remote.ledger(), lambda: remote.columns("t"), lambda: remote.tables(),
+        lambda: remote.budget(), lambda: remote.ledger(), lambda: remote.columns("t"),
         lambda: remote.explain("SELECT 1"), lambda: remote.budget_panel(), lambda: remote._find_pictures("budget"),
         lambda: remote.plan().sql("SELECT 1"),
     ]  # fmt: skip

@@ -22,7 +22,7 @@ from tests.support.raw_http2 import request
 from tests.support.served import BareClient, ServerProcess, write_data, write_policy
 
 OPERATIONS = [
-    "run", "plan", "explain", "why", "budget", "ledger", "columns", "tables", "keep", "check_name", "plot", "budget_panel",
+    "run", "plan", "explain", "why", "budget", "ledger", "columns", "keep", "check_name", "plot", "budget_panel",
     "open", "close", "interrupt", "nonsense", "", "restore", "leave", "ledger_service", "run\0", "../run", "RUN",
 ]  # fmt: skip
 TEXTS = [

@@ -332,7 +332,7 @@ def test_a_session_whose_data_were_opened_goes_on_on_the_grid(make: Make, second
         side.reply(kind="end")
 
     made = make(script, GRID)
-    assert [message.head["kind"] for message in made.ask("tables")] == ["end"]
+    assert [message.head["kind"] for message in made.ask("columns")] == ["end"]
     check_step_time(made)
     assert outcomes(made) == []
 
