@@ -59,8 +59,8 @@ from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.flight_sql.messages import MissingProtobuf, NotFlightSql, is_flight_sql
 from dpsql.server.flight_sql.service import ACTIONS, FlightSqlService, write_flight_error
 from dpsql.server.queues import SessionRecord
-from dpsql.server.rights import ANOTHERS_TOKEN, FAILED, Lapse, Refused, Right, RightError
-from dpsql.server.served import ServedPolicy
+from dpsql.server.rights import ANOTHERS_TOKEN, FAILED, Lapse, Refused, RightError
+from dpsql.server.served import Right, ServedPolicy
 from dpsql.server.tokens import Identity
 
 MAX_HEADER = 8192
@@ -165,7 +165,7 @@ _NO_MESSAGE = "the message is not one of a dpsql client."
 _OLD_CLIENT = "the client and the server have different versions; install the server's."
 
 
-def guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+def _safe(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method of the front that raises nothing but exceptions that are safe for a client."""
 
     @wraps(method)
@@ -336,7 +336,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             ((served, one) for served, one in found if one is not None and user in ("", one.name)), None
         )
 
-    @guarded
+    @_safe
     def _greet(self, token: str, user: str) -> None:
         """Check the token of a handshake, and the analyst's name if there is one."""
         found = self._identify(token, user)
@@ -380,7 +380,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         caller.take(len(command))
         return caller
 
-    @guarded
+    @_safe
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
         """Return where to fetch the rows of a Flight SQL command."""
         return self._flight_sql.make_info(self._admit_command(context, descriptor.command), descriptor)
@@ -398,24 +398,24 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             self._find_schema(context, descriptor) if is_flight_sql(descriptor.command or b"") else _NO_SCHEMA
         )
 
-    @guarded
+    @_safe
     def _find_schema(self, context: Any, descriptor: Any) -> Any:
         caller = self._admit_command(context, descriptor.command)
         return flight.SchemaResult(self._flight_sql.find_schema(caller, context, descriptor))
 
-    @guarded
+    @_safe
     def do_get(self, context: Any, ticket: Any) -> Any:
         """Return the rows of a Flight SQL command."""
         data = ticket.ticket
         return self._flight_sql.fetch(self._admit_command(context, data), context, data)
 
-    @guarded
+    @_safe
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> Any:
         """Store the values of parameters of a Flight SQL client."""
         caller = self._admit_command(context, descriptor.command)
         return self._flight_sql.put(caller, context, descriptor, reader, writer)
 
-    @guarded
+    @_safe
     def list_actions(self, context: Any) -> Any:
         """List the actions of Flight SQL."""
         self._authenticate(context)
@@ -423,13 +423,13 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
 
     # -- unsupported calls --------------------------------------------------------------------------------------
 
-    @guarded
+    @_safe
     def list_flights(self, context: Any, criteria: Any) -> Any:
         """Refuse the call."""
         self._authenticate(context)
         raise flight.FlightServerError(_NOT_SERVED)
 
-    @guarded
+    @_safe
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> Any:
         """Refuse the call."""
         self._authenticate(context)

@@ -1,4 +1,4 @@
-"""A served policy: its analysts, their queues, and its readings.
+"""A served policy: its analysts, their queues and rights, and its readings.
 
 SIGHUP reads it again. If the new policy doesn't load, fails ``dpsql policy check``, doesn't fit the data, or needs more than the
 ledger grants, the old one stays. Running statements end under the old one; then each queue takes a worker under the new one.
@@ -28,7 +28,7 @@ from dpsql.policy.model import Policy
 from dpsql.server.event_log import EventLog
 from dpsql.server.isolation import MemoryGroups, list_readable
 from dpsql.server.queues import AnalystQueue, Edition, SessionRecord
-from dpsql.server.rights import RightError, check_right
+from dpsql.server.rights import Lapse, RightError, check_right
 from dpsql.server.tokens import Identity, TokenFile, TokenReader, TokenRecord
 from dpsql.server.worker_process import WorkerPool, WorkerSetup, write_import_path
 
@@ -351,6 +351,69 @@ class ServedPolicy:
             with suppress(Error):
                 edition.ledger.close()
         os.close(self._held)
+
+
+@dataclass(frozen=True)
+class Right:
+    """The right that a token or a certificate gave. A connection keeps it, and asks it at each request.
+
+    Args:
+        served: the policy.
+        queue: the analyst's.
+        mark: the mark of the token.
+        expires: when the token ends.
+        member: the person who uses a group's share; empty if the share is the analyst's own.
+    """
+
+    served: ServedPolicy
+    queue: AnalystQueue
+    mark: str
+    expires: datetime
+    member: str = ""
+
+    @classmethod
+    def of(cls, served: ServedPolicy, identity: Identity) -> Right:
+        """Return the right of somebody whose token or certificate was looked at.
+
+        Raises:
+            RightError: they have none now.
+        """
+        queue = served.find_queue(identity.name)
+        if queue is None:
+            raise RightError(Lapse.NO_SHARE)
+        right = cls(served, queue, identity.mark, identity.expires, identity.member)
+        right.check()
+        return right
+
+    def check(self, letting_go: bool = False) -> None:
+        """Ask whether it holds now.
+
+        Args:
+            letting_go: whether something is only given back or ended, which a pause does not forbid.
+
+        Raises:
+            RightError: it does not.
+        """
+        if self.expires <= datetime.now(UTC):  # a provider's token ends before ours
+            raise RightError(Lapse.ENDED)
+        self.served.ask_right(self.queue.analyst, self.mark, letting_go)
+
+    def take(self, size: int, counts: bool = True) -> None:
+        """Ask whether it holds now for a request, and count the request.
+
+        Args:
+            size: the bytes of the request.
+            counts: whether it counts as one of the minute's.
+
+        Raises:
+            RightError: it does not hold, or a limit is reached.
+        """
+        self.check()
+        if counts and not self.queue.rate.take():
+            raise RightError(Lapse.TOO_MANY)
+        sentence = self.queue.edition.limits.explain_body(size)
+        if sentence:
+            raise RightError(Lapse.TOO_LARGE, sentence)
 
 
 def run_together(tasks: list[Callable[[], None]], seconds: float) -> bool:

@@ -19,8 +19,8 @@ from dpsql.ledger.ledger import Ledger
 from dpsql.server.event_log import EventLog
 from dpsql.server.isolation import MemoryGroups
 from dpsql.server.queues import SessionRecord
-from dpsql.server.rights import Refused, Right
-from dpsql.server.served import ServedFiles, ServedPolicy
+from dpsql.server.rights import Refused
+from dpsql.server.served import Right, ServedFiles, ServedPolicy
 from tests.support.served import make_token, write_data, write_policy
 
 

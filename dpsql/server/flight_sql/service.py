@@ -41,7 +41,8 @@ from dpsql.policy.model import Policy
 from dpsql.server.calls import AnalystCall
 from dpsql.server.flight_sql.messages import make_message, pack_message, read_message, unpack_message
 from dpsql.server.queues import AnalystQueue, SessionRecord
-from dpsql.server.rights import Refused, Right
+from dpsql.server.rights import Refused
+from dpsql.server.served import Right
 from dpsql.session.result import Result
 
 if TYPE_CHECKING:

@@ -454,7 +454,7 @@ class PostgresConnection:
         if portal.rows is None and not self._start_portal(portal):
             return
         rows = portal.rows or b""
-        end = messages.find_end(rows, portal.at, most or len(rows))
+        end = messages.find_row_end(rows, portal.at, most or len(rows))
         self.stream.write(rows[portal.at : end])
         portal.at = end
         if end < len(rows):

@@ -24,8 +24,8 @@ from dpsql.server.postgres.authentication import (
 )
 from dpsql.server.postgres.messages import MessageReader, ProtocolError, Stream, write_request, write_text
 from dpsql.server.queues import SessionRecord
-from dpsql.server.rights import ANOTHERS_TOKEN, Refused, Right, RightError
-from dpsql.server.served import ServedPolicy
+from dpsql.server.rights import ANOTHERS_TOKEN, Refused, RightError
+from dpsql.server.served import Right, ServedPolicy
 from dpsql.server.tokens import Identity, TokenRecord, identify_holder
 
 _MOCK_SECRET = secrets.token_bytes(32)

@@ -343,7 +343,7 @@ def write_notice(sentence: str, detail: str = "") -> bytes:
     return write_response(b"N", [*severity, ("M", sentence), ("D", detail)])
 
 
-def find_end(rows: bytes, start: int, most: int) -> int:
+def find_row_end(rows: bytes, start: int, most: int) -> int:
     """Return the end of at most ``most`` rows from ``start``.
 
     Raises:
