@@ -38,5 +38,8 @@ def write_day(folder: Path, number: int, rows: int = 20) -> None:
     day = FIRST + datetime.timedelta(days=number)
     place = folder / "visits" / f"of={day}"
     place.mkdir(parents=True, exist_ok=True)
-    row = f"i % 7 AS pid, DATE '{day}' AS day, 'n' AS note, (i * 7 + {number}) % 100 AS x, CASE WHEN i % 3 = 0 THEN 'a' ELSE 'b' END AS ward"
+    row = (
+        f"i % 7 AS pid, DATE '{day}' AS day, 'n' AS note, (i * 7 + {number}) % 100 AS x, "
+        "CASE WHEN i % 3 = 0 THEN 'a' ELSE 'b' END AS ward"
+    )
     duckdb.sql(f"COPY (SELECT {row} FROM range({rows}) AS r(i)) TO '{place / 'f.parquet'}'")
