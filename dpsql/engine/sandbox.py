@@ -512,6 +512,8 @@ def describe_table(con: duckdb.DuckDBPyConnection, table: pa.Table) -> list[tupl
         return [(row[0], row[1]) for row in other.execute("DESCRIBE FROM dpsql_described").fetchall()]
 
 
+NO_PLAN = '{"error":true'
+"""The beginning of DuckDB's answer for a text without a plan."""
 _MAX_SPARE = 4
 """The most copies kept for later sessions."""
 _SPARE: dict[tuple[object, ...], SchemaReplica] = {}
@@ -634,14 +636,14 @@ class SchemaReplica:
         return "", False
 
     def plan(self, sql: str, lent: Mapping[str, TypedColumns]) -> str:
-        """Return DuckDB's bound plan of a query as JSON, unoptimised; an object with `error` if there is none."""
+        """Return DuckDB's bound plan of a query as JSON, unoptimised; :data:`NO_PLAN` and more if there is none."""
         self._register(lent)
         self._widen(sql)
         call = "json_serialize_plan(?, skip_null := true, skip_empty := true, optimize := false)"
         try:
             return str(self._con.execute(f"SELECT {call}", [sql]).fetchall()[0][0])
         except duckdb.Error:
-            return '{"error": true}'
+            return NO_PLAN
 
     def shape(self, sql: str, lent: Mapping[str, TypedColumns]) -> pa.Schema:
         """Return the Arrow types of a query's columns in DuckDB."""

@@ -103,12 +103,14 @@ class Forms:
     def _form(self, text: str, inputs: tuple[str, ...]) -> Form:
         tree = self.gate.take_tree(text)
         tables, nodes = [], list_nodes(tree)
+        changed = False
         for node in nodes:
             if not isinstance(node, exp.Table):
                 continue
             parts = tuple(part.name for part in node.parts)
             if len(parts) == 1 and parts[0] in inputs:
                 node.set("this", exp.to_identifier(f"input {inputs.index(parts[0])}", quoted=True))
+                changed = True
                 continue
             if (table := self._tables.get(parts)) is None:
                 continue
@@ -116,9 +118,10 @@ class Forms:
             if table.public:
                 content = exp.to_identifier(self.content(table), quoted=True)
                 node.replace(exp.Table(this=content, alias=node.args.get("alias")))
+                changed = True
         columns = frozenset(fold(node.name) for node in nodes if isinstance(node, exp.Column))
-        _sort_conditions(nodes)
-        return Form(write_parameters(tree), tuple(tables), columns)
+        changed = _sort_conditions(nodes) or changed
+        return Form(write_parameters(tree) if changed else text, tuple(tables), columns)
 
     @cached_property
     def _tables(self) -> dict[tuple[str, ...], Table]:
@@ -133,8 +136,11 @@ class Forms:
 _TURNED = {exp.LT: exp.GT, exp.LTE: exp.GTE}
 
 
-def _sort_conditions(nodes: Sequence[exp.Expr]) -> None:
-    """Sort conditions and comparisons among a tree's nodes, in place; they have equal values on all data."""
+def _sort_conditions(nodes: Sequence[exp.Expr]) -> bool:
+    """Sort conditions and comparisons among a tree's nodes, in place, and return whether there are any.
+
+    Sorted ones have equal values on all data.
+    """
     found = [n for n in nodes if isinstance(n, exp.And | exp.Or | exp.EQ | exp.NEQ | exp.LT | exp.LTE)]
     for node in reversed(found):  # the inner ones first
         if isinstance(node, exp.And | exp.Or):
@@ -151,6 +157,7 @@ def _sort_conditions(nodes: Sequence[exp.Expr]) -> None:
         elif to_sql(left) > to_sql(right):
             node.set("this", right)
             node.set("expression", left)
+    return bool(found)
 
 
 def _conditions(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:

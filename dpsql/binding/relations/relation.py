@@ -7,8 +7,9 @@ taken from the policy, never from a name that the analyst wrote.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -172,6 +173,14 @@ class Relation:
     """The period of its units in terms of its columns, if still available."""
     unread: Sequence[str] = ()
     """Columns of a wide table that the statement doesn't name."""
+
+    @cached_property
+    def fields_by_name(self) -> Mapping[str, Sequence[Field]]:
+        """The fields by their folded names."""
+        found: dict[str, list[Field]] = {}
+        for item in self.fields:
+            found.setdefault(fold(item.name), []).append(item)
+        return found
 
     @property
     def per_unit(self) -> bool:
@@ -339,9 +348,6 @@ class Names:
     """The most public rows joined so far to one private row of this scope."""
     outer: Names | None = field(default=None, kw_only=True)
     """The outer scope of a subquery, for names unknown inside."""
-    _index: dict[str, list[tuple[str, Field]]] | None = field(
-        default=None, init=False, repr=False, compare=False
-    )
 
     def scopes(self) -> Iterator[Names]:
         """Yield this scope and its outer scopes."""
@@ -355,13 +361,9 @@ class Names:
             for item in relation.fields:
                 yield relation.alias, item
 
-    def _fields_named(self, name: str) -> Sequence[tuple[str, Field]]:
+    def _fields_named(self, name: str) -> list[tuple[str, Field]]:
         """Return the fields of a folded name, each with its relation's folded alias."""
-        if self._index is None:
-            self._index = {}
-            for alias, item in self.fields():
-                self._index.setdefault(fold(item.name), []).append((fold(alias), item))
-        return self._index.get(name, ())
+        return [(fold(r.alias), item) for r in self.relations for item in r.fields_by_name.get(name, ())]
 
     def find(self, node: exp.Column) -> Field:
         """Return the field of a column reference; BindError for no such table or column, or more than one."""
