@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from dpsql.lock.facts import Value
@@ -113,22 +113,22 @@ def write_attempts(text: str) -> str:
     return _WRITTEN.sub(lambda found: "TRY_CAST(" if found[0] == "CAST(" else found[0], text)
 
 
-_LISTED = ("names", "returned_types")
+_NAMED = frozenset(("names", "returned_types"))
 """The names and types of all columns of a table that a plan reads, which are no expressions."""
 
 
-def _list_nodes(plan: object) -> Iterator[Node]:
-    stack = [plan]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, list):
-            stack.extend(node)
-        elif isinstance(node, dict):
-            yield node
-            if node.get("type") == "LOGICAL_GET":
-                stack += [part for key, part in node.items() if key not in _LISTED]
-            else:
-                stack += node.values()
+def _list_nodes(plan: Node) -> list[Node]:
+    """Return the operators and expressions of a plan; the types of their results have none."""
+    nodes = [plan]
+    for node in nodes:
+        named = _NAMED if node.get("type") == "LOGICAL_GET" else ()
+        waiting = [value for key, value in node.items() if key != "return_type" and key not in named]
+        for value in waiting:
+            if isinstance(value, dict):
+                nodes.append(value)
+            elif isinstance(value, list):
+                waiting += value
+    return nodes
 
 
 _NO_DATES = frozenset(("TIME", "TIME_NS", "TIME WITH TIME ZONE", "INTERVAL"))

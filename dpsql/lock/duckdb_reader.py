@@ -59,13 +59,14 @@ def read_tree(text: str) -> tree.Query:
         refuse("a tree of another shape")
 
 
-def _drop_nothing(node: Node) -> Node:
-    """Drop positions in the text, and empty fields."""
-    return {
+def _drop_nothing(node: Node) -> Node | None:
+    """Drop positions in the text and empty fields; None for an ORDER BY of nothing."""
+    kept = {
         key: value
         for key, value in node.items()
-        if ((value and value != _NO_ORDER) or (value == 0 and value is not False)) and key not in _PLACES
+        if key not in _PLACES and (value or (value == 0 and value is not False))
     }
+    return None if kept == _NO_ORDER else kept
 
 
 def _only(node: Node, known: Iterable[str]) -> None:

@@ -34,7 +34,7 @@ from dpsql.session.description import describe_cell, describe_tables, show, show
 from dpsql.session.explain import AskedStatement, explain_all, explain_why, noting
 from dpsql.session.explanation import Description, Explanation, Why
 from dpsql.session.interface import AnalystSession, Question, SessionPlan
-from dpsql.session.pipeline import Bound, Pipeline, before_payment
+from dpsql.session.pipeline import Bound, Pipeline, before_payment, pausing_collection
 from dpsql.session.result import DeclaredResult, Result
 from dpsql.session.session_state import OpenCell
 from dpsql.session.stored_blocks import PreparedPlan, RequestedBlock
@@ -120,7 +120,7 @@ class Session(AnalystSession):
         self._schema = None
         with line.asking():
             before = line.last
-            with noting(line, text), before_payment():
+            with noting(line, text), before_payment(), pausing_collection():
                 if question.synthetic:
                     from dpsql.binding.modes.synthetic import parse_synthetic
 
