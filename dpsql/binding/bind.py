@@ -46,7 +46,7 @@ from dpsql.binding.values.declared_values import Declared, check_released, note_
 from dpsql.binding.values.lengths import one_statement
 from dpsql.errors import BindError, Error
 from dpsql.language.advice import advise_on_function, advise_on_mechanism, advise_on_sign, is_aggregate_name
-from dpsql.language.dialect import bind_error, span_of, span_of_word, spell_statement, to_sql
+from dpsql.language.dialect import bind_error, list_nodes, span_of, span_of_word, spell_statement, to_sql
 from dpsql.language.spellings import fold_clocks
 from dpsql.language.statements import Statement
 from dpsql.mechanisms.base import ErrorBasis, list_claims
@@ -117,8 +117,9 @@ def _bind(
     except Error as error:
         raise error.located(statement.text) from None
     try:
-        names = OwnNames(list_taken(tree, catalog.kept.values()))
-        held = find_held_columns(tree)
+        nodes = list_nodes(tree)
+        names = OwnNames(list_taken(nodes, catalog.kept.values()))
+        held = find_held_columns(nodes)
         binder = StatementBinder(
             catalog,
             finish,
@@ -126,7 +127,7 @@ def _bind(
             held=held,
             own_names=names,
             even=even,
-            named=find_named(tree),
+            named=find_named(nodes),
             today=today,
         )
         times = _fold_clocks(tree, statement, finish)
@@ -135,11 +136,12 @@ def _bind(
         kept = name_kept_results(tree, catalog.kept, names.taken)
         binder.public.update((item.kept.table, None) for item in kept)
         env = {fold(item.cte.alias): Cte(item.cte.alias, tree=item.cte) for item in kept}
-        if tree.find(exp.Into, exp.DML, exp.Command, exp.Create, exp.Copy):
+        nodes = list_nodes(tree)  # without the clocks, and with the days
+        if any(isinstance(node, exp.Into | exp.DML | exp.Command | exp.Create | exp.Copy) for node in nodes):
             raise BindError("only SELECT is answered.", hint="dpsql only answers questions: write a query.")
-        _refuse_other_names(tree, catalog.functions)
-        refuse_frames(tree)
-        refuse_repeated_names(tree)
+        _refuse_other_names(nodes, catalog.functions)
+        refuse_frames(nodes)
+        refuse_repeated_names(nodes)
         with one_statement(), note_in(binder.notes, binder.limits):
             if binder.query(tree, env, inner=False) is not None:
                 raise AssertionError("private rows left the statement")
@@ -180,13 +182,15 @@ def _note_time(binder: StatementBinder, statement: Statement, times: Collection[
 def fold_scalars(select: exp.Select, catalog: Catalog, finish: Finish) -> None:
     """Replace queries of released numbers in a DECLARE by their values; BindError or PrivacyError for other queries."""
     with one_statement():
-        names = OwnNames(list_taken(select, catalog.kept.values()))
+        names = OwnNames(list_taken(list_nodes(select), catalog.kept.values()))
         StatementBinder(catalog, finish, {}, own_names=names).fold_threshold(select)
 
 
-def _refuse_other_names(tree: exp.Expr, registered: Collection[str]) -> None:
+def _refuse_other_names(nodes: Iterable[exp.Expr], registered: Collection[str]) -> None:
     """Raise BindError, with DuckDB's name, for other systems' function names and misspelt mechanisms, unless registered."""
-    for node in tree.find_all(exp.Func):
+    for node in nodes:
+        if not isinstance(node, exp.Func):
+            continue
         name = node.meta.get("called", "")
         advice = advise_on_function(name, partial(_write_argument, node))
         if advice is None and isinstance(node, exp.Anonymous) and not is_aggregate_name(name):
@@ -379,11 +383,12 @@ def resolve_table_names(tree: exp.Expr, catalog: Catalog) -> None:
     Raises:
         BindError: there is no such table; a CTE hides it.
     """
-    names = {fold(cte.alias) for cte in tree.find_all(exp.CTE)} | set(catalog.kept)
+    nodes = list_nodes(tree)
+    names = {fold(node.alias) for node in nodes if isinstance(node, exp.CTE)} | set(catalog.kept)
     plain = {fold(table.name) for table in catalog.policy.tables.values() if "." not in table.name}
     shown: set[Path] = set()
-    for node in list(tree.find_all(exp.Table)):
-        if not isinstance(node.this, exp.Identifier):
+    for node in nodes:
+        if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
             continue
         path = tuple(fold(part.name) for part in node.parts)
         qualified = len(path) > 1
@@ -401,8 +406,10 @@ def resolve_table_names(tree: exp.Expr, catalog: Catalog) -> None:
                 _rename(node, table)
         if table is not None and not node.alias_column_names and fold(node.alias_or_name) == path[-1]:
             shown |= {*_tails(path), *_tails(catalog.engine.path(table) or ())}
-    for found in list(tree.find_all(exp.Column)):
-        if found.args.get("db") is None or isinstance(found.parent, exp.Dot):
+    for found in nodes:
+        if not isinstance(found, exp.Column) or found.args.get("db") is None:
+            continue
+        if isinstance(found.parent, exp.Dot):
             continue
         qualifiers = [found.args.get(key) for key in ("catalog", "db", "table")]
         if tuple(fold(part.name) for part in qualifiers if part is not None) in shown:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Protocol
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from dpsql.binding.plan import PrivateBlock, Renamed
 from dpsql.binding.relations.relation import INTERNAL, Relation, fold
 from dpsql.binding.values.sql_types import Type
 from dpsql.catalogue.aggregate_names import MECHANISMS
-from dpsql.language.dialect import bind_error, join_word, table_named, to_sql
+from dpsql.language.dialect import bind_error, join_word, table_named, to_sql, write_column
 from dpsql.language.labels import is_label_type, name_label_type
 from dpsql.language.options import Call, call_of
 from dpsql.late_dataclass import dataclass
@@ -115,12 +116,24 @@ def label_of(call: Call) -> str:
 _TYPES = {"INT": "INTEGER", "TEXT": "VARCHAR", "INT128": "HUGEINT"}
 
 
+@lru_cache
+def _write_simple_type(kind: exp.DType) -> str:
+    return exp.DataType(this=kind).sql(dialect="duckdb")
+
+
+def _write_type(kind: exp.DataType) -> str:
+    simple = all(key == "this" or not value for key, value in kind.args.items())
+    return _write_simple_type(kind.this) if simple else kind.sql(dialect="duckdb")
+
+
 def _spell_type(kind: str) -> str:
     return "VARCHAR" if is_label_type(kind) else _TYPES.get(kind, kind)
 
 
 def spell(node: exp.Expr) -> str:
     """Return an expression's text as in DuckDB's column names."""
+    if isinstance(node, exp.Column) and (name := write_column(node)) is not None:
+        return name
     text = node.sql(
         dialect="duckdb", comments=False, normalize_functions="lower", unsupported_level=ErrorLevel.IGNORE
     )
@@ -396,7 +409,7 @@ def renamed(tree: exp.Expr, blocks: Sequence[PrivateBlock]) -> tuple[Renamed, ..
     for item in tree.expressions:
         node, kinds = item.unalias(), list[str]()
         while isinstance(node, exp.Cast) and not node.args.get("safe"):
-            kinds.insert(0, _spell_type(node.to.sql(dialect="duckdb")))
+            kinds.insert(0, _spell_type(_write_type(node.to)))
             node = node.this
         if not isinstance(node, exp.Column) or node.name not in types or not item.alias_or_name:
             return None

@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token  # type: ignore[attr-defined]
 
 from dpsql.errors import BindError, Error, Span, did_you_mean
-from dpsql.language.dialect import mode_clauses, span_of, text_literal
+from dpsql.language.dialect import find_nodes, mode_clauses, span_of, text_literal
 from dpsql.language.parameter_values import StandIn, drop_zone, number_marks, unwrap_value
 from dpsql.language.tokens import MAX_DIGITS, MAX_INTEGER, tokenize
 
@@ -24,7 +24,7 @@ STAND_IN = "stand_in"
 def put_values(tree: exp.Expr, params: Mapping[str, object], text: str) -> exp.Expr:
     """Replace each ``$name`` by a literal of its value: data, never text."""
     places = [tree, *(option for clause in mode_clauses(tree) for option in clause.options)]
-    for node in [found for place in places for found in place.find_all(exp.Placeholder, exp.Parameter)]:
+    for node in [found for place in places for found in find_nodes(place, exp.Placeholder, exp.Parameter)]:
         name = node.name if isinstance(node, exp.Placeholder) else node.this.name
         span = span_of(node) or _find_parameter(text, name)
         if name not in params:
@@ -67,7 +67,7 @@ def _write_out_lists(tree: exp.Expr) -> exp.Expr:
 
     As in DuckDB, NULL in the list matters in the last form only, and an empty list contains nothing.
     """
-    for node in list(tree.find_all(exp.In, exp.ArrayContains, exp.EQ)):
+    for node in find_nodes(tree, exp.In, exp.ArrayContains, exp.EQ):
         some = node.expression if isinstance(node, exp.EQ) else None
         if some is not None and not isinstance(some, exp.Any):
             continue

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sqlglot import exp
 
@@ -25,14 +25,15 @@ from dpsql.mechanisms.queries import As, Select
 _SUMS = ("fsum", "kahan_sum", "sumkahan")
 
 
-def spell_plainly(tree: exp.Expr) -> None:
+def spell_plainly(nodes: Iterable[exp.Expr]) -> None:
     """Rewrite spellings of a query into plainer ones, in place.
 
     A row of values compared with others becomes comparisons of its parts. As in DuckDB, a NULL inside a row equals a NULL.
     Aggregates with a plainer form take it, under the output name that DuckDB gives to what was written.
     """
-    for node in list(tree.find_all(*_REWRITES)):
-        _REWRITES[type(node)](node)
+    for node in nodes:
+        if (rewrite := _REWRITES.get(type(node))) is not None:
+            rewrite(node)
 
 
 def _group(group: exp.Group) -> None:

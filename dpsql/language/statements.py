@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 from itertools import accumulate, groupby
@@ -16,7 +16,15 @@ from dpsql.catalogue.aggregate_names import MODES
 from dpsql.catalogue.option_names import INTERVALS
 from dpsql.errors import BindError, Error, ParseError, Span, clip, did_you_mean, find_nearest
 from dpsql.language.advice import LATERAL_HINT
-from dpsql.language.dialect import ModeClause, bind_error, parse_tokens, span_of, to_sql
+from dpsql.language.dialect import (
+    ModeClause,
+    bind_error,
+    find_nodes,
+    list_nodes,
+    parse_tokens,
+    span_of,
+    to_sql,
+)
 from dpsql.language.parameter_values import Params, name_parameters
 from dpsql.language.parameters import list_parameters_named, make_literal, put_values
 from dpsql.language.spellings import find_now, reads_clock, spell_plainly
@@ -323,11 +331,12 @@ def _query(tokens: list[Token], text: str, params: Mapping[str, object]) -> exp.
     check_clause_order(tokens)
     _check_selects(tokens)
     tree = _write_out_pivots(parse_tokens(_enclose_pivot(tokens), text))
-    check_clauses(tree)
-    check_places(tree)
-    check_aliases(tree, tokens)
-    put_joins_in_place(tree)
-    spell_plainly(tree)
+    nodes = list_nodes(tree)
+    check_clauses(nodes)
+    check_places(nodes)
+    check_aliases(nodes, tokens)
+    put_joins_in_place(nodes)
+    spell_plainly(nodes)
     if isinstance(tree, exp.Values) and not tree.args.get("joins"):
         tree.set("alias", exp.TableAlias(this=exp.to_identifier("valueslist")))
         tree = exp.Select(expressions=[exp.Star()]).from_(tree, copy=False)
@@ -359,7 +368,7 @@ def _names_values(node: exp.Expr) -> bool:
 
 def _write_out_pivots(tree: exp.Expr) -> exp.Expr:
     """Rewrite ``PIVOT t ON x IN (...) USING f(y) GROUP BY z`` as ``SELECT * FROM t PIVOT (f(y) FOR x IN (...) GROUP BY z)``."""
-    for node in list(tree.find_all(exp.Pivot)):
+    for node in find_nodes(tree, exp.Pivot):
         if not isinstance(node.this, exp.Table | exp.Subquery):
             continue
         source, on = node.this, node.expressions
@@ -656,9 +665,11 @@ def _place(word: str, token: Token, seen: dict[str, Token]) -> None:
     seen[word] = token
 
 
-def check_clauses(tree: exp.Expr) -> None:
+def check_clauses(nodes: Iterable[exp.Expr]) -> None:
     """Raise ParseError for clauses of other dialects, which would be dropped or fail in the engine."""
-    for query in tree.find_all(exp.Select, exp.SetOperation, exp.Subquery):
+    for query in nodes:
+        if not isinstance(query, exp.Select | exp.SetOperation | exp.Subquery):
+            continue
         for key, value in query.args.items():
             if isinstance(query, exp.Select):
                 wrong = key not in _KNOWN
@@ -674,9 +685,11 @@ def check_clauses(tree: exp.Expr) -> None:
             raise _refuse_clause(value, f"{_FOREIGN.get(key, key.upper())} is not known here.", hint)
 
 
-def put_joins_in_place(tree: exp.Expr) -> None:
+def put_joins_in_place(nodes: Iterable[exp.Expr]) -> None:
     """Move the joins of ``FROM a JOIN b [SELECT ...]`` from a to the SELECT, as if FROM came second."""
-    for select in tree.find_all(exp.Select):
+    for select in nodes:
+        if not isinstance(select, exp.Select):
+            continue
         from_ = select.args.get("from_")
         joins = from_.this.args.get("joins") if from_ is not None else None
         if from_ is not None and joins:
@@ -722,16 +735,19 @@ _KEYWORDS = "WHERE GROUP HAVING ORDER LIMIT OFFSET JOIN INNER LEFT RIGHT UNION Q
 _MISSPELT = _KEYWORDS.split()
 
 
-def check_places(tree: exp.Expr) -> None:
+def check_places(nodes: Iterable[exp.Expr]) -> None:
     """Raise BindError, with the existing positions, for one in GROUP BY or ORDER BY without a column in the SELECT."""
-    for query in tree.find_all(exp.Select, exp.SetOperation):
+    for query in nodes:
+        places = list(_places(query)) if isinstance(query, exp.Select | exp.SetOperation) else []
+        if not places:
+            continue
         first = query
         while isinstance(first, exp.SetOperation | exp.Subquery):
             first = first.left if isinstance(first, exp.SetOperation) else first.this
         if not isinstance(first, exp.Select) or _has_stars(first):
             continue
         count = len(first.expressions)
-        for clause, node in _places(query):
+        for clause, node in places:
             place = node.this if isinstance(node, exp.Ordered) else node
             negative = isinstance(place, exp.Neg)
             number = place.this if negative else place
@@ -762,14 +778,16 @@ def _has_stars(select: exp.Select) -> bool:
     return any(item.is_star or item.find(exp.Columns, exp.Unnest) is not None for item in select.expressions)
 
 
-def check_aliases(tree: exp.Expr, tokens: Sequence[Token]) -> None:
+def check_aliases(nodes: Sequence[exp.Expr], tokens: Sequence[Token]) -> None:
     """Refuse a clause's keyword as a name: a reserved word, or a misspelt one that nothing refers to.
 
     Raises:
         ParseError: with the probable keyword, and how to quote the name.
     """
     places = {token.start: i for i, token in enumerate(tokens)}
-    for alias in tree.find_all(exp.TableAlias, exp.Alias):
+    for alias in nodes:
+        if not isinstance(alias, exp.TableAlias | exp.Alias):
+            continue
         name = alias.this if isinstance(alias, exp.TableAlias) else alias.args.get("alias")
         span = span_of(name) if isinstance(name, exp.Identifier) and not name.quoted else None
         at = places.get(span[0]) if span is not None else None
@@ -782,7 +800,7 @@ def check_aliases(tree: exp.Expr, tokens: Sequence[Token]) -> None:
                 raise _refuse_word(tokens, at)
         elif table and not named and isinstance(alias.parent, exp.Table):
             meant = next((clause for clause in _MISSPELT if _is_one_slip(word, clause)), None)
-            if meant is not None and not _is_named(tree, word):
+            if meant is not None and not _is_named(nodes, word):
                 meant = f"{meant} BY" if meant in ("GROUP", "ORDER") else meant
                 hint = f"did you mean {meant}? A name is written AS {tokens[at].text}."
                 raise token_error(tokens[at], f"{tokens[at].text} is not a word of SQL.", hint)
@@ -795,8 +813,8 @@ def _refuse_word(tokens: Sequence[Token], at: int) -> ParseError:
     return token_error(tokens[at], what, f'finish it, or leave it out; as a name it is written "{word}".')
 
 
-def _is_named(tree: exp.Expr, word: str) -> bool:
-    return any(column.table.upper() == word for column in tree.find_all(exp.Column))
+def _is_named(nodes: Iterable[exp.Expr], word: str) -> bool:
+    return any(isinstance(node, exp.Column) and node.table.upper() == word for node in nodes)
 
 
 def _is_one_slip(word: str, meant: str) -> bool:

@@ -136,7 +136,7 @@ class NoisyBlock(AggregatingBlock):
         sums = (call for call in calls if call.name not in ("COUNT", "COUNT_IF"))
         self.summed = frozenset(self._spell(node) for call in sums for node in call.args)
         calls = [] if consistent else calls
-        self.weighs_rows = len({to_sql(call.node) for call in calls}) > 1
+        self.weighs_rows = len({self.write_call(call) for call in calls}) > 1
         self.weighs_all = len({self._spell_rows(call) for call in calls}) > 1
         self.bind_clauses()
         self.binder.when_whole.append(self._show_filled)

@@ -22,13 +22,20 @@ from dpsql.binding.relations.plan_size import has_more_nodes, refuse_keys
 from dpsql.binding.relations.projections import substitute_aliases
 from dpsql.binding.values.declared_values import list_values
 from dpsql.binding.values.exits import come_back, leave
-from dpsql.binding.values.sql_types import Type, Typed
+from dpsql.binding.values.sql_types import Type, Typed, read_type
 from dpsql.catalogue.aggregate_names import names_of
 from dpsql.catalogue.row_names import ROW_WORDS
 from dpsql.errors import BindError, PrivacyError
 from dpsql.exact.exact_query import GroupKey, PublicGroups
 from dpsql.language.advice import nearest_aggregate
-from dpsql.language.dialect import bind_error, privacy_error, quote_where_needed, table_named, to_sql
+from dpsql.language.dialect import (
+    bind_error,
+    find_nodes,
+    privacy_error,
+    quote_where_needed,
+    table_named,
+    to_sql,
+)
 from dpsql.language.options import Call, Options, call_of
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.queries import As, Select, Subquery
@@ -64,7 +71,7 @@ class BlockOutput:
 
     def express(self, confidence: float) -> exp.Expr:
         """Return its expression in the finished statement."""
-        return exp.cast(relation.column(self.name), self.type, dialect="duckdb")
+        return exp.Cast(this=relation.column(self.name), to=read_type(self.type))
 
 
 @dataclass
@@ -104,6 +111,8 @@ class AggregatingBlock(ABC):
     """Whether these are numbers of different rows, so that all rows of a unit weigh alike in each of them."""
     summed: frozenset[str] = frozenset()
     """The spellings of the values of which the block has a sum, a mean or another moment."""
+    _written: dict[int, str] = field(default_factory=dict)
+    """The texts of aggregates' calls, by their nodes."""
     autos: int | None = None
     """The number of aggregates with AUTO in the whole statement; None until the operator needs it."""
 
@@ -282,16 +291,14 @@ class AggregatingBlock(ABC):
 
     def spelling(self, node: exp.Expr) -> str:
         """Return one spelling for equal expressions: columns by the field they mean."""
+        if isinstance(node, exp.Column):
+            item = None if node.is_star else self.names.known(node)
+            return to_sql(node if item is None else item.typed.node)
         node = node.copy()
-        for found in list(node.find_all(exp.Column)):
-            if not found.is_star:
-                item = self.names.known(found)
-                if item is None:  # a field of a struct, written like a column
-                    continue
-                exact = item.typed.node.copy()
-                if found is node:
-                    return to_sql(exact)
-                found.replace(exact)
+        for found in find_nodes(node, exp.Column):
+            item = None if found.is_star else self.names.known(found)
+            if item is not None:  # a field of a struct is written like a column
+                found.replace(item.typed.node.copy())
         return to_sql(node)
 
     # -- the clauses above --------------------------------------------------------------------------------------
@@ -401,12 +408,18 @@ class AggregatingBlock(ABC):
 
     def aggregate(self, call: Call) -> exp.Expr:
         """Return the expression of a call above the block; equal calls are one aggregate."""
-        text = to_sql(call.node)
+        text = self.write_call(call)
         if text not in self.asked:
             self._refuse_unmatched(call)
             name = self.column_names.add(self.name_of(call, text))
             self.asked[text] = self.bind_call(call, name)
         return self.asked[text].express(self.confidence)
+
+    def write_call(self, call: Call) -> str:
+        """Return the text of an aggregate's call, by which equal calls are one."""
+        if (text := self._written.get(id(call.node))) is None:
+            text = self._written[id(call.node)] = to_sql(call.node)
+        return text
 
     def name_of(self, call: Call, text: str) -> str:
         """Return the name of a released column, before it is made unique."""

@@ -20,7 +20,6 @@ from sqlglot import exp
 
 from dpsql.late_dataclass import dataclass
 
-_DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
 _INTEGERS = frozenset(
     exp.DataType.Type[f"{sign}{name}"]
     for name in ("TINYINT", "SMALLINT", "INT", "BIGINT", "INT128")
@@ -170,9 +169,10 @@ def _widen(ends: ColumnEnds, factor: float, step: Fraction) -> ColumnEnds:
 
 def _read(node: exp.Expr, known: Certain) -> EndPair | None:
     """Return the ends of a node; both are the node itself if it is constant."""
-    if node.find(exp.Column) is None and not isinstance(node, exp.Window):
+    alone = isinstance(node, exp.Column | exp.Window)
+    if not alone and node.find(exp.Column) is None:
         return (node.copy(), node.copy()) if _constant(node) is not None else None
-    if isinstance(node, exp.Column | exp.Bracket | exp.Window):
+    if alone or isinstance(node, exp.Bracket):
         ends = known(node)
         return ends.low.copy(), ends.high.copy()
     if isinstance(node, exp.Greatest | exp.Least):
@@ -341,7 +341,7 @@ def _paren(node: exp.Expr) -> exp.Expr:
 
 def as_double(node: exp.Expr) -> exp.Expr:
     """Return a number as a double."""
-    return exp.Cast(this=node, to=_DOUBLE.copy())
+    return exp.Cast(this=node, to=exp.DataType(this=exp.DataType.Type.DOUBLE, nested=False))
 
 
 _TWO_SIDED = (exp.Add, exp.Sub, exp.Mul, exp.Div)

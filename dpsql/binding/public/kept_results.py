@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from sqlglot import exp
 
 from dpsql.binding.relations.relation import column, fold
-from dpsql.language.dialect import table_named
+from dpsql.language.dialect import find_nodes, table_named
 from dpsql.late_dataclass import dataclass
 
 _CTE = "dpsql_kept_as_"
@@ -42,7 +42,7 @@ class KeptResult:
 def list_table_names(tree: exp.Expr) -> dict[str, exp.Expr]:
     """Return the folded names that a statement reads, of tables and of candidates, with the first node of each."""
     found: dict[str, exp.Expr] = {}
-    for node in tree.find_all(exp.Table, exp.Window):
+    for node in find_nodes(tree, exp.Table, exp.Window):
         alias = node.args.get("alias")
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.args.get("db"):
             found.setdefault(fold(node.name), node.this)

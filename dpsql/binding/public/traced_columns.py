@@ -346,6 +346,11 @@ class PublicColumns:
             return tuple(one for item in node.expressions for one in self._alternatives(item, select))
         if isinstance(node, exp.Map | exp.VarMap) and isinstance(values := node.args.get("values"), exp.Expr):
             return self._alternatives(values, select)
+        inside = node
+        while isinstance(inside, _THROUGH):
+            inside = inside.this
+        if isinstance(inside, exp.Column):
+            return tuple(one for one in self._trace_value(inside, select) if one)
         walked = node.walk(prune=lambda inner: isinstance(inner, _VALUES))
         columns = {
             id(inner): self._trace_value(inner, select) for inner in walked if isinstance(inner, _VALUES)

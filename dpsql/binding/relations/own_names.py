@@ -7,7 +7,7 @@ table, which a star may include.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import field
 
 from sqlglot import exp
@@ -38,49 +38,40 @@ class OwnNames:
                 return made
 
 
-def list_taken(tree: exp.Expr, kept: Iterable[KeptResult]) -> frozenset[str]:
+def list_taken(nodes: Iterable[exp.Expr], kept: Iterable[KeptResult]) -> frozenset[str]:
     """Return the folded names in a statement that resemble ours, and those of kept results' columns."""
-    found = [node.name for node in tree.find_all(exp.Identifier, exp.Literal)]
+    found = [node.name for node in nodes if isinstance(node, exp.Identifier | exp.Literal)]
     found += [name for item in kept for name in (*item.columns, *(end for ends in item.ends for end in ends))]
     return frozenset(name for name in map(fold, found) if name.startswith(_PREFIX))
 
 
-def find_named(tree: exp.Expr) -> frozenset[str] | None:
+def find_named(nodes: Sequence[exp.Expr]) -> frozenset[str] | None:
     """Return the folded names in a statement; None if it may read columns by place, pattern or as a whole.
 
     A column that a statement doesn't name decides nothing about its answer: ``*`` passes it on to queries that don't name
     it either, and rows that differ in no named column are interchangeable.
     """
-    starred = any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star))
-    if tree.find(exp.Columns, exp.Pivot) is not None or any(
-        join.args.get("method") for join in tree.find_all(exp.Join)
-    ):
+    starred = any(isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count) for node in nodes)
+    if any(_reads_by_place(node, starred) for node in nodes):
         return None
-    if any(
-        node.args.get("columns") for node in tree.find_all(exp.TableAlias) if starred or not _is_derived(node)
-    ):
-        return None
-    if starred and any(map(_reads_whole_rows, tree.find_all(exp.SetOperation, exp.Select, exp.Group))):
-        return None
-    modes = {
-        str(select.args["mode"].name).upper()
-        for select in tree.find_all(exp.Select)
-        if select.args.get("mode")
-    }
-    if not modes <= _BY_NAME:
-        return None
-    return frozenset(fold(node.name) for node in tree.find_all(exp.Identifier))
+    return frozenset(fold(node.name) for node in nodes if isinstance(node, exp.Identifier))
 
 
 _BY_NAME = frozenset(name for name, mode in MODES.items() if mode == MODES["DP"])
 """The modes that read columns by name."""
 
 
-def _is_derived(alias: exp.TableAlias) -> bool:
-    return isinstance(alias.parent, exp.Subquery | exp.CTE)
-
-
-def _reads_whole_rows(node: exp.Expr) -> bool:
-    """Return whether a query or a clause would read all columns of a ``*`` in it."""
-    distinct = isinstance(node, exp.Select) and node.args.get("distinct") is not None
-    return distinct or isinstance(node, exp.SetOperation) or bool(node.args.get("all"))
+def _reads_by_place(node: exp.Expr, starred: bool) -> bool:
+    """Return whether a part of a statement may read columns that it doesn't name; ``starred``: whether there is a ``*``."""
+    args = node.args
+    if isinstance(node, exp.Select):
+        mode = args.get("mode")
+        distinct = starred and args.get("distinct") is not None
+        return distinct or (mode is not None and str(mode.name).upper() not in _BY_NAME)
+    if isinstance(node, exp.TableAlias):
+        return bool(args.get("columns")) and (starred or not isinstance(node.parent, exp.Subquery | exp.CTE))
+    if isinstance(node, exp.Join):
+        return bool(args.get("method"))
+    if isinstance(node, exp.Group):
+        return starred and bool(args.get("all"))
+    return isinstance(node, exp.Columns | exp.Pivot) or (starred and isinstance(node, exp.SetOperation))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import lru_cache
@@ -24,7 +24,7 @@ from dpsql.binding.public_statement import from_items, inner_queries
 from dpsql.binding.relations.relation import From, Relation, fold
 from dpsql.errors import BindError, Span
 from dpsql.exact.normal_form import strip_values
-from dpsql.language.dialect import bind_error, parse_fragment, privacy_error, to_sql
+from dpsql.language.dialect import bind_error, find_nodes, list_nodes, parse_fragment, privacy_error, to_sql
 from dpsql.language.tokens import MAX_INTEGER
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import SHARED_PREFIX
@@ -109,18 +109,20 @@ def refuse_cell(sizes: Sequence[int], place: Span) -> None:
         raise BindError(f"{what}, and {MAX_CELL_SIZE:,} are the most.", span=place, hint=hint)
 
 
-def refuse_repeated_names(tree: exp.Expr) -> None:
+def refuse_repeated_names(nodes: Iterable[exp.Expr]) -> None:
     """Raise BindError if items read aliases too often, which an engine expands each time.
 
     An example is ``c AS a, a + a AS b, b + b AS d`` and so on.
     """
-    for select in tree.find_all(exp.Select):
+    for select in nodes:
+        if not isinstance(select, exp.Select):
+            continue
         sizes: dict[str, int] = {}
         total = 0
         clauses = (part for part in select.iter_expressions() if part.arg_key not in _WITHOUT_NAMES)
         for item in (*select.expressions, *clauses):
             size = 0
-            for node in item.walk():
+            for node in list_nodes(item):
                 size += 1
                 if isinstance(node, exp.Column) and not node.table:
                     repeated = sizes.get(fold(node.name), 0)
@@ -352,7 +354,7 @@ def write_public(query: exp.Expr) -> str:
             a fixed-size type.
     """
     refuse_public_joins(query)
-    for node in query.find_all(exp.Literal):
+    for node in find_nodes(query, exp.Literal):
         digits = node.name
         if not node.is_string and digits.isascii() and digits.isdigit() and int(digits) >= MAX_INTEGER:
             raise bind_error(node, "this integer does not fit 128 bits.", "write a DOUBLE: 1e40.")

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from sqlglot import exp
 
 from dpsql.binding.public_statement import from_items
-from dpsql.language.dialect import ModeClause, bind_error, join_word
+from dpsql.language.dialect import ModeClause, bind_error, find_nodes, join_word
 from dpsql.language.options import is_private_call, mode_of, read_periods
 from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import Policy, Table, fold
@@ -96,8 +96,8 @@ def mark_scans(
         only: days to read instead. Conditions that all rows of the statement's own days meet are then removed, so that the text
             is the same question about other days.
     """
-    others = {*kept, *(fold(cte.alias) for cte in tree.find_all(exp.CTE))} if today is not None else set()
-    for select in tree.find_all(exp.Select):
+    others = {*kept, *(fold(cte.alias) for cte in find_nodes(tree, exp.CTE))} if today is not None else set()
+    for select in find_nodes(tree, exp.Select):
         if today is not None:
             _mark(select, policy, today, others, is_date, only)
         elif (own := _find_option(select)) is not None:

@@ -143,25 +143,30 @@ def _name_units(bound: From) -> str:
 _COUNTS = ("COUNT", "COUNT_IF")
 
 
-def find_held_columns(tree: exp.Expr) -> frozenset[str] | None:
+def find_held_columns(nodes: Sequence[exp.Expr]) -> frozenset[str] | None:
     """Return the folded columns that a statement reads, if it does more with joined rows than count them.
 
     Counts of rows are aggregated in a stream: None. Mechanisms that need rows, groups, windows, distinct values, and
     cuts of joined rows sort or store them; unknown uses are assumed to. Any name in the statement may be a column's;
     ``*`` means all.
     """
-    if not _sorts(tree):
+    if not _sorts(nodes):
         return None
-    names = {fold(node.name) for node in tree.find_all(exp.Identifier)}
-    stars = any(not isinstance(node.parent, exp.Count) for node in tree.find_all(exp.Star))
-    natural = any(join_word(join, "method") == "NATURAL" for join in tree.find_all(exp.Join))
-    if stars or natural or tree.find(exp.Window, exp.Columns) is not None:  # ties are broken by all columns
+    names = {fold(node.name) for node in nodes if isinstance(node, exp.Identifier)}
+    if any(map(_reads_all, nodes)):
         names.add("*")
     return frozenset(names)
 
 
-def _sorts(tree: exp.Expr) -> bool:
-    nodes = list(tree.walk())
+def _reads_all(node: exp.Expr) -> bool:
+    """Return whether a part of a statement reads all columns; a window breaks ties by them."""
+    if isinstance(node, exp.Join):
+        return join_word(node, "method") == "NATURAL"
+    starred = isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count)
+    return starred or isinstance(node, exp.Window | exp.Columns)
+
+
+def _sorts(nodes: Sequence[exp.Expr]) -> bool:
     if any(isinstance(node, exp.Group | exp.Window | exp.Distinct | exp.Qualify) for node in nodes):
         return True
     if any(isinstance(node, exp.SetOperation) and node.args.get("distinct") for node in nodes):

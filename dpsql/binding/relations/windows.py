@@ -443,10 +443,10 @@ _MOST_DISTANCE = 2**63 - 1
 """The greatest number in a frame, as DuckDB reads it."""
 
 
-def refuse_frames(tree: exp.Expr) -> None:
+def refuse_frames(nodes: Iterable[exp.Expr]) -> None:
     """Raise BindError for frames that SQL doesn't have: they end before they start, or their numbers are too large."""
-    for window in tree.find_all(exp.Window):
-        spec = window.args.get("spec")
+    for window in nodes:
+        spec = window.args.get("spec") if isinstance(window, exp.Window) else None
         if spec is None:
             continue
         shown, places = [], []

@@ -458,10 +458,18 @@ def _data_type(sql: str) -> exp.DataType:
     return exp.DataType.build(sql, dialect="duckdb")
 
 
+def read_type(sql: str) -> exp.DataType:
+    """Return a new node of an SQL type."""
+    known = _data_type(sql)
+    if all(key == "this" or not value for key, value in known.args.items()):
+        return exp.DataType(this=known.this, nested=False)
+    return known.copy()
+
+
 def make_cast(node: exp.Expr, kind: Type, trying: bool = False) -> exp.Expr:
     """Return a cast; ``trying``: one that gives NULL instead of an error."""
     made = exp.TryCast if trying else exp.Cast
-    return made(this=node, to=_data_type(kind.sql).copy())
+    return made(this=node, to=read_type(kind.sql))
 
 
 def make_try(node: exp.Expr) -> exp.Expr:

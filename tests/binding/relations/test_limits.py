@@ -27,6 +27,7 @@ from dpsql.binding.relations.unit_rows import (
     frames_of,
 )
 from dpsql.errors import Error
+from dpsql.language.dialect import list_nodes
 from dpsql.language.statements import parse
 from dpsql.mechanisms.base import SALT
 from tests.support import inside
@@ -262,7 +263,7 @@ def test_rows_that_have_met_are_counted_or_sorted() -> None:
     for text, sorts in (*((text, False) for text in COUNTED), *((text, True) for text in SORTED)):
         [statement] = parse(text)
         assert statement.tree is not None
-        assert (find_held_columns(statement.tree) is not None) == sorts, text
+        assert (find_held_columns(list_nodes(statement.tree)) is not None) == sorts, text
 
 
 @pytest.mark.parametrize("text", [SORTED[0], SORTED[2], SORTED[3]])
