@@ -46,7 +46,15 @@ from dpsql.binding.values.declared_values import Declared, check_released, note_
 from dpsql.binding.values.lengths import one_statement
 from dpsql.errors import BindError, Error
 from dpsql.language.advice import advise_on_function, advise_on_mechanism, advise_on_sign, is_aggregate_name
-from dpsql.language.dialect import bind_error, list_nodes, span_of, span_of_word, spell_statement, to_sql
+from dpsql.language.dialect import (
+    bind_error,
+    copy_tree,
+    list_nodes,
+    span_of,
+    span_of_word,
+    spell_statement,
+    to_sql,
+)
 from dpsql.language.spellings import fold_clocks
 from dpsql.language.statements import Statement
 from dpsql.mechanisms.base import ErrorBasis, list_claims
@@ -111,7 +119,7 @@ def _bind(
     ``today``: in the policy's time zone, with a budget per period. ``only``: as for :func:`mark_scans`.
     """
     assert statement.tree is not None
-    tree = statement.tree.copy()
+    tree = copy_tree(statement.tree)
     try:
         resolve_table_names(tree, catalog)
     except Error as error:

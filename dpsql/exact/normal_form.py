@@ -288,11 +288,17 @@ class _Writer:
         if table:
             found = [scope[table]] if table in scope and scope[table].may_have(name) else []
         else:
-            each = ([s for s in sources.values() if s.may_have(name)] for sources in scope.maps)
-            found = next(filter(None, each), [])
+            found = []
+            for sources in scope.maps:
+                found = [s for s in sources.values() if s.columns is None or name in s.columns]
+                if found:
+                    break
         if len(found) > 1:
             raise UnresolvedName("a column that several sources have")
-        return next(((s.alias, node.name if s.columns is None else s.columns[name]) for s in found), None)
+        if not found:
+            return None
+        (source,) = found
+        return source.alias, node.name if source.columns is None else source.columns[name]
 
     def expression(self, node: exp.Expr, scope: _Scope, ctes: _Ctes) -> None:
         """Resolve every column of an expression in place, subqueries included."""
@@ -378,7 +384,9 @@ def _columns_read(select: exp.Select) -> dict[str, set[str]]:
         if isinstance(node, exp.Column):
             found.setdefault(node.table, set()).add(node.name)
         else:
-            waiting.extend(child for child in node.iter_expressions() if id(child) not in known)
+            for child in node.iter_expressions():
+                if id(child) not in known:
+                    waiting.append(child)
     return found
 
 

@@ -367,11 +367,11 @@ def spell_statement(tree: exp.Expr) -> str:
     """Write a statement with its modes as calls: the key text of stored answers, which no engine reads."""
     if all(clause is None for clause in mode_clauses(tree)):
         return _spell(tree)
-    tree = tree.copy()
+    tree = copy_tree(tree)
     for select in tree.find_all(exp.Select):
         clause = select.args.pop("mode", None)
         if clause is not None:
-            parts = [part.copy() for part in (clause.mode, *clause.options)]
+            parts = [copy_tree(part) for part in (clause.mode, *clause.options)]
             select.set("expressions", [exp.Anonymous(this=_MODE, expressions=parts), *select.expressions])
     return _spell(tree)
 
@@ -492,7 +492,7 @@ def write_whole(tree: exp.Expr) -> str:
         return name
     level = ErrorLevel.IMMEDIATE
     return _DUCKDB.generate(
-        _bare(tree), copy=False, comments=False, normalize_functions=False, unsupported_level=level
+        _copy(tree, bare=True), copy=False, comments=False, normalize_functions=False, unsupported_level=level
     )
 
 
@@ -537,7 +537,9 @@ def list_nodes(tree: exp.Expr) -> list[exp.Expr]:
             if isinstance(value, exp.Expr):
                 nodes.append(value)
             elif isinstance(value, list):
-                nodes += [item for item in value if isinstance(item, exp.Expr)]
+                for item in value:
+                    if isinstance(item, exp.Expr):
+                        nodes.append(item)
     return nodes
 
 
@@ -550,18 +552,26 @@ def find_nodes(tree: exp.Expr, kind: type[_Node], *more: type[_Node]) -> list[_N
     return [node for node in list_nodes(tree) if isinstance(node, kinds)]
 
 
-def _bare(tree: exp.Expr) -> exp.Expr:
-    """Return a copy for a generator, without positions and comments, in a quarter of the time of ``tree.copy()``."""
-    if isinstance(tree, exp.Log):
-        tree = restore_logarithm(tree.copy())
+def copy_tree(tree: exp.Expr) -> exp.Expr:
+    """Return a copy, with positions, in a quarter of the time of ``tree.copy()``."""
+    return _copy(tree, bare=False)
+
+
+def _copy(tree: exp.Expr, bare: bool) -> exp.Expr:
+    """Return a copy; a ``bare`` one is for a generator, without positions and comments."""
+    tree = restore_logarithm(tree.copy()) if bare and isinstance(tree, exp.Log) else tree
     root = tree.__class__()
     stack = [(tree, root)]
     while stack:
         node, copy = stack.pop()
         copy._type = node._type
+        if not bare:
+            copy.comments = node.comments
+            if node._meta:
+                copy._meta = dict(node._meta)
         for key, value in node.args.items():
             if isinstance(value, exp.Expr):
-                value = restore_logarithm(value.copy()) if isinstance(value, exp.Log) else value
+                value = restore_logarithm(value.copy()) if bare and isinstance(value, exp.Log) else value
                 child = copy.args[key] = value.__class__()
                 child.parent, child.arg_key = copy, key
                 stack.append((value, child))
@@ -569,11 +579,11 @@ def _bare(tree: exp.Expr) -> exp.Expr:
                 copy.args[key] = held = list(value)
                 for i, item in enumerate(value):
                     if isinstance(item, exp.Expr):
-                        item = restore_logarithm(item.copy()) if isinstance(item, exp.Log) else item
+                        item = restore_logarithm(item.copy()) if bare and isinstance(item, exp.Log) else item
                         child = held[i] = item.__class__()
                         child.parent, child.arg_key, child.index = copy, key, i
                         stack.append((item, child))
-            elif type(value) is ModeClause:
+            elif bare and type(value) is ModeClause:
                 hint = "write it as a named query before the statement, and use its name."
                 raise bind_error(value.mode, "a private SELECT can't stand here.", hint)
             else:

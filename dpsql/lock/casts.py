@@ -119,15 +119,18 @@ _NAMED = frozenset(("names", "returned_types"))
 
 def _list_nodes(plan: Node) -> list[Node]:
     """Return the operators and expressions of a plan; the types of their results have none."""
-    nodes = [plan]
-    for node in nodes:
-        named = _NAMED if node.get("type") == "LOGICAL_GET" else ()
-        waiting = [value for key, value in node.items() if key != "return_type" and key not in named]
-        for value in waiting:
-            if isinstance(value, dict):
-                nodes.append(value)
-            elif isinstance(value, list):
-                waiting += value
+    nodes: list[Node] = []
+    waiting: list[Any] = [plan]
+    while waiting:
+        part = waiting.pop()
+        if part.__class__ is list:
+            waiting += part
+        elif part.__class__ is dict:
+            nodes.append(part)
+            named = _NAMED if part.get("type") == "LOGICAL_GET" else ()
+            for key, value in part.items():
+                if key != "return_type" and key not in named:
+                    waiting.append(value)
     return nodes
 
 

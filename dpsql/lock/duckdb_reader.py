@@ -61,18 +61,19 @@ def read_tree(text: str) -> tree.Query:
 
 def _drop_nothing(node: Node) -> Node | None:
     """Drop positions in the text and empty fields; None for an ORDER BY of nothing."""
-    kept = {
-        key: value
-        for key, value in node.items()
-        if key not in _PLACES and (value or (value == 0 and value is not False))
-    }
-    return None if kept == _NO_ORDER else kept
+    for key, value in list(node.items()):
+        if key in _PLACES or not (value or (value == 0 and value is not False)):
+            del node[key]
+    return None if node == _NO_ORDER else node
+
+
+_COMMON = frozenset(("class", "type"))
 
 
 def _only(node: Node, known: Iterable[str]) -> None:
-    for key in node:
-        if key not in ("class", "type", *known):
-            refuse(f"{node.get('type')} with {key}")
+    others = node.keys() - _COMMON
+    if not others.issubset(known):
+        refuse(f"{node.get('type')} with {min(others.difference(known))}")
 
 
 _CLAUSES = ("where_clause", "having", "qualify")
@@ -105,9 +106,9 @@ def _select(node: Node) -> tree.Select:
         refuse("grouping sets")
     if not sets and groups:
         refuse("groups in no set")
-    if not all("alias" in item for item in node["select_list"]):
+    items = tuple([(item.get("alias"), _expr(item)) for item in node["select_list"]])
+    if None in [name for name, _ in items]:
         refuse("an output column without a name")
-    items = tuple((item["alias"], _expr(item)) for item in node["select_list"])
     where, having, qualify = (_maybe(node.get(key)) for key in _CLAUSES)
     return tree.Select(
         items, _source(node["from_table"]), _ctes(node), where, groups, having, qualify, *_modifiers(node)
@@ -332,7 +333,7 @@ def _function(node: Node) -> Expr:
 def _arguments(node: Node) -> tuple[tuple[Expr, ...], tuple[str, ...]]:
     pairs = [(item["expression"], item.get("name", "")) for item in node.get("arguments", ())]
     pairs = pairs or [(item, item.get("alias", "")) for item in node.get("children", ())]
-    return _exprs(item for item, _ in pairs), tuple(name for _, name in pairs)
+    return _exprs([item for item, _ in pairs]), tuple([name for _, name in pairs])
 
 
 @_reads("OPERATOR", "children")

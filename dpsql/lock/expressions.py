@@ -33,18 +33,21 @@ _SURE = frozenset(
 def upper(items: Iterable[Number]) -> Number:
     """Return the greatest number; None if one is unknown."""
     known = [*items]
-    return None if None in known else max((i for i in known if i is not None), default=None)
+    return None if None in known else max(known, default=None)  # type: ignore[type-var]
 
 
 def lower(items: Iterable[Number]) -> Number:
     """Return the least number; None if one is unknown."""
-    return times(upper(times(i, -1) for i in items), -1)
+    known = [*items]
+    return None if None in known else min(known, default=None)  # type: ignore[type-var]
 
 
 def any_of(values: Sequence[Value], symbol: Symbol) -> Value:
     """Return a value that is one of these."""
-    low, high = lower(v.low for v in values), upper(v.high for v in values)
-    return Value(symbol, low, high, any(v.nullable for v in values), all(v.whole for v in values))
+    low, high = lower([v.low for v in values]), upper([v.high for v in values])
+    return Value(
+        symbol, low, high, True in [v.nullable for v in values], False not in [v.whole for v in values]
+    )
 
 
 def constant(value: Value) -> Number:
@@ -98,8 +101,8 @@ def between(made: Value, a: int, b: int, y: Value) -> Value:
 
 def combine(name: str, args: Sequence[Value], exprs: Sequence[Expr], symbol: Symbol) -> Value:
     """Return the value of a function."""
-    nullable = name in ("try", "nullif") or (name not in _SURE and any(a.nullable for a in args))
-    made = Value(symbol, nullable=nullable, whole=bool(args) and all(a.whole for a in args))
+    nullable = name in ("try", "nullif") or (name not in _SURE and True in [a.nullable for a in args])
+    made = Value(symbol, nullable=nullable, whole=bool(args) and False not in [a.whole for a in args])
     if name == "case":
         return _case(args, exprs, made)
     rule = _RULES.get(name)
@@ -497,10 +500,10 @@ class Env:
 
     def get(self, node: Expr) -> Value | None:
         """Return the column; None if the expression is no column in scope."""
-        env: Env | None = self
-        while env is not None and isinstance(node, Ref):
-            if node in env.relation.columns:
-                return env.relation.columns[node]
+        env: Env | None = self if isinstance(node, Ref) else None
+        while env is not None:
+            if (found := env.relation.columns.get(node)) is not None:  # type: ignore[arg-type]
+                return found
             env = env.outer
         return None
 

@@ -74,7 +74,7 @@ class Symbols:
     def call(self, name: str, args: Iterable[Symbol], more: object = None) -> Symbol:
         """Return the symbol of a function of values."""
         given = tuple(args)
-        made = _NONE.union(*(self.made.get(arg, {arg}) for arg in given))
+        made = _NONE.union(*[self.made.get(arg, {arg}) for arg in given])
         symbol = self._of((name, more, *given), made)
         self._args[symbol] = given
         if not self.secret.isdisjoint(given):
@@ -305,14 +305,30 @@ class Relation:
         return replace(made, columns={ref: replace(v, nullable=True) for ref, v in made.columns.items()})
 
 
+_NAMES: dict[type, tuple[str, ...]] = {
+    kind: tuple(f.name for f in fields(kind)) for kind in (Value, Facts, Relation)
+}
+
+
 def _rename(given: Thing, fresh: Callable[[Symbol], Symbol]) -> Thing:
+    """Return a value with other symbols; parts without symbols are shared."""
+    kind: Any = given.__class__
     made: object = given
-    if isinstance(given, Symbol):
-        made = fresh(given)
-    elif isinstance(given, tuple | list | frozenset):
-        made = type(given)(_rename(part, fresh) for part in given)
-    elif isinstance(given, dict):
-        made = {_rename(key, fresh): _rename(value, fresh) for key, value in given.items()}
-    elif isinstance(given, Value | Facts | Relation):
-        made = replace(given, **{f.name: _rename(getattr(given, f.name), fresh) for f in fields(given)})
+    if kind is Symbol:
+        made = fresh(given)  # type: ignore[arg-type]
+    elif kind is tuple or kind is list or kind is frozenset:
+        made = kind([_rename(part, fresh) for part in given]) if given else given  # type: ignore[attr-defined]
+    elif kind is dict:
+        made = {_rename(k, fresh): _rename(v, fresh) for k, v in given.items()} if given else {}  # type: ignore[attr-defined]
+    elif kind in _NAMES:
+        changed = {}
+        for name in _NAMES[kind]:
+            part = getattr(given, name)
+            if part.__class__ not in _PLAIN:
+                changed[name] = _rename(part, fresh)
+        made = replace(given, **changed)  # type: ignore[type-var]
     return made  # type: ignore[return-value]
+
+
+_PLAIN = frozenset((bool, int, str, type(None), Kind, Ref))
+"""The classes of parts without symbols."""

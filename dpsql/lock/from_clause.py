@@ -411,13 +411,18 @@ class Sources:
 
     def _joins(self, conditions: list[Expr], parts: Iterable[Relation], outer: Env | None) -> Joins:
         """Return the equalities of FROM items under conditions."""
-        columns = {ref: value for part in parts for ref, value in part.columns.items()}
-        env = Env(Relation(Kind.PUBLIC, columns), outer)
         around: dict[Symbol, str] = {}
+        inner = outer
         while outer is not None:
             around |= {**outer.relation.facts.units, **outer.relation.weak}
             outer = outer.outer
-        equal, cast = (_pairs(conditions, "=", find) for find in (env.get, env.uncast))
+        if not conditions:
+            return Joins(self.symbols, self.scans, around, (), (), ())
+        columns: dict[Ref, Value] = {}
+        for part in parts:
+            columns.update(part.columns)
+        env = Env(Relation(Kind.PUBLIC, columns), inner)
+        equal, cast = _pairs(conditions, "=", env.get), _pairs(conditions, "=", env.uncast)
         same = _pairs(conditions, "is not distinct from", env.get)
         return Joins(self.symbols, self.scans, around, equal, cast, same)
 
@@ -440,7 +445,8 @@ class Sources:
         return relation
 
     def _name(self, columns: Iterable[Ref]) -> None:
-        self.names.update(ref.name.lower() for ref in columns)
+        for ref in columns:
+            self.names.add(ref.name.lower())
 
     def _outer(self, join: tree.Join, conditions: list[Expr], outer: Env | None) -> Relation:
         """Derive an outer, SEMI, ANTI or ASOF join."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
@@ -75,7 +76,7 @@ class ShapedText:
         ('1:0', '2:0', '3:1', '3:2', '12.5', "'x'")
         """
         return tuple(
-            f"{len(value)}:{sum(int(value) > most for most in _MOST)}" if _SMALL.fullmatch(value) else value
+            f"{len(value)}:{bisect_left(_MOST, int(value))}" if _SMALL.fullmatch(value) else value
             for value in self.values
         )
 

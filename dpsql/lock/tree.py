@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 from dpsql.catalogue.aggregate_names import EXACT_AGGREGATES
 from dpsql.catalogue.row_names import DUCKDB_WORDS, EXACT_CALLS
@@ -154,6 +154,7 @@ class Subquery:
 
 
 Expr = Ref | Literal | Parameter | Varied | Call | Cast | Window | Bound | Lambda | Subquery
+_EXPRESSIONS = frozenset(get_args(Expr))
 
 
 @dataclass(slots=True)
@@ -239,20 +240,28 @@ Query = Select | Union
 
 def parts(node: Expr) -> Iterator[Expr]:
     """Yield the direct subexpressions, without those of subqueries."""
-    stack = [getattr(node, name) for name in reversed(node.__slots__)]
+    stack = []
+    for name in reversed(node.__slots__):
+        stack.append(getattr(node, name))
     while stack:
         part = stack.pop()
         if isinstance(part, tuple):
             stack.extend(reversed(part))
         elif isinstance(part, Order):
             yield part.by
-        elif isinstance(part, Expr):
+        elif part.__class__ in _EXPRESSIONS:
             yield part
 
 
 def has(node: Expr, test: Callable[[Expr], bool]) -> bool:
     """Return whether an expression or any of its subexpressions passes a test."""
-    return test(node) or any(has(part, test) for part in parts(node))
+    stack = [node]
+    while stack:
+        part = stack.pop()
+        if test(part):
+            return True
+        stack.extend(parts(part))
+    return False
 
 
 def looks_beyond(node: Expr) -> bool:
@@ -321,7 +330,8 @@ def _nodes(given: object) -> list[object]:
             stack.extend(part)
         elif part.__class__.__module__ == __name__:
             found.append(part)
-            stack += [getattr(part, name) for name in part.__slots__]  # type: ignore[attr-defined]
+            for name in part.__slots__:  # type: ignore[attr-defined]
+                stack.append(getattr(part, name))
     return found
 
 

@@ -86,20 +86,24 @@ class Select:
     @cached_property
     def sql(self) -> str:
         """The query's text."""
-        named = ", ".join(f"{name} AS ({query})" for name, query in self.with_.items())
-        clauses = [
-            ("WITH", named),
-            ("SELECT DISTINCT" if self.distinct else "SELECT", _join(", ", self.columns)),
-            ("FROM", str(self.source)),
-            ("WHERE", _join(" AND ", self.where)),
-            ("GROUP BY", _join(", ", self.group)),
-            ("HAVING", self.having),
-            ("QUALIFY", _join(" AND ", self.qualify)),
-            ("ORDER BY", _join(", ", self.order)),
-            ("LIMIT", "" if self.limit is None else str(self.limit)),
-            ("OFFSET", "" if self.offset is None else str(self.offset)),
-        ]
-        return " ".join(f"{word} {text}" for word, text in clauses if text)
+        text = ", ".join([f"{name} AS ({query})" for name, query in self.with_.items()])
+        text = f"WITH {text} " if text else ""
+        text += f"SELECT{' DISTINCT' if self.distinct else ''} {_join(', ', self.columns)}"
+        for word, between, parts in (
+            ("FROM", "", self.source),
+            ("WHERE", " AND ", self.where),
+            ("GROUP BY", ", ", self.group),
+            ("HAVING", "", self.having),
+            ("QUALIFY", " AND ", self.qualify),
+            ("ORDER BY", ", ", self.order),
+            ("LIMIT", "", self.limit),
+            ("OFFSET", "", self.offset),
+        ):
+            if parts is None or parts == "" or parts == ():
+                continue
+            if joined := _join(between, parts):
+                text += f" {word} {joined}"
+        return text
 
     def __str__(self) -> str:
         return self.sql
@@ -124,7 +128,7 @@ class Union:
 Query = Select | Union
 
 
-def _join(between: str, parts: str | As | tuple[str | As, ...]) -> str:
+def _join(between: str, parts: object) -> str:
     return between.join(map(str, parts)) if isinstance(parts, tuple) else str(parts)
 
 

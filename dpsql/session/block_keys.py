@@ -14,9 +14,9 @@ from __future__ import annotations
 import hashlib
 import re
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import Field, field, fields, is_dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -357,9 +357,11 @@ class _Writer:
         return form.text
 
 
-def _list_fields(value: Any) -> Iterator[tuple[Field[object], Any]]:
-    for item in fields(value):
-        yield item, getattr(value, item.name)
+_fields_of = lru_cache(fields)
+
+
+def _list_fields(value: Any) -> list[tuple[Field[object], Any]]:
+    return [(item, getattr(value, item.name)) for item in _fields_of(type(value))]
 
 
 def _has_intervals(block: PrivateBlock) -> bool:

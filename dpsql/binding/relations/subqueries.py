@@ -44,6 +44,7 @@ from dpsql.binding.values.sql_types import BOOLEAN, Bounds, Typed
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.dialect import (
     bind_error,
+    copy_tree,
     parse_select,
     privacy_error,
     quote_where_needed,
@@ -83,7 +84,7 @@ def bind_expression(binder: Binder, node: exp.Expr, names: Names, env: Env) -> T
     inputs: list[Input] = []
     _refuse_unquoted(node, names)
     condition = isinstance(node.parent, exp.Where | exp.Having | exp.Qualify)
-    node = node.copy()
+    node = copy_tree(node)
     extra = dict(names.extra)
     for query in list(outer_queries(node)):
         place = _Place(binder, _answered(query), names, env, condition)
