@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 import pyarrow as pa
@@ -60,9 +60,7 @@ class Form:
 class TableNames(Protocol):
     """The names of tables in exact texts."""
 
-    dialect: str
-
-    def relation(self, table: Table) -> str: ...
+    def place(self, table: Table) -> tuple[str, str, str]: ...
 
 
 @dataclass
@@ -126,11 +124,7 @@ class Forms:
     @cached_property
     def _tables(self) -> dict[tuple[str, ...], Table]:
         """The policy's tables by their names in exact texts."""
-        read = partial(exp.maybe_parse, into=exp.Table, dialect=self.source.dialect)
-        tables = self.policy.tables.values()
-        return {
-            tuple(part.name for part in read(self.source.relation(table)).parts): table for table in tables
-        }
+        return {self.source.place(table): table for table in self.policy.tables.values()}
 
 
 _TURNED = {exp.LT: exp.GT, exp.LTE: exp.GTE}

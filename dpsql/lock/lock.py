@@ -16,8 +16,6 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 
-from sqlglot import exp
-
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.errors import PolicyError
 from dpsql.late_dataclass import dataclass
@@ -358,17 +356,12 @@ class Lock:
             for table in self.catalog.policy.tables.values():
                 # a missing table is refused when a text reads it
                 with contextlib.suppress(PolicyError, Unproved):
-                    self._tables[self._path(table)] = self._base(table)
+                    self._tables[self.catalog.engine.place(table)] = self._base(table)
         relations = {
             name: Lent(frozenset(columns), unique=CANDIDATE_PLACE if CANDIDATE_PLACE in columns else None)
             for name, columns in lent.items()
         }
         return Known(self._tables, relations, macros=self.catalog.engine.macros)
-
-    def _path(self, table: Table) -> tuple[str, ...]:
-        engine = self.catalog.engine
-        node = exp.maybe_parse(engine.relation(table), into=exp.Table, dialect=engine.dialect)
-        return tuple(part.name for part in node.parts)
 
     def _base(self, table: Table) -> Base:
         schema = dict(self.catalog.schema(table))
@@ -386,7 +379,9 @@ class Lock:
             kind = self.catalog.schema(target)[column]
             parted = hop is path[-1] and target.declared_period is not None
             kind = self._parted(target, kind)[0] if parted else kind
-            hops.append(Hop(self._path(target), self._column(target, hop.key), column, kind, parted))
+            hops.append(
+                Hop(self.catalog.engine.place(target), self._column(target, hop.key), column, kind, parted)
+            )
         unit = self._column(table, path[0].column)
         kind, period = self._parted(table, schema[unit])
         dated = per_period and period is not None

@@ -466,8 +466,9 @@ class Catalog:
 
     def _named(self, table: Table, alias: str) -> exp.Expr:
         if table.name not in self._named_as:
-            text = self.engine.relation(table)
-            self._named_as[table.name] = exp.maybe_parse(text, into=exp.Table, dialect=self.engine.dialect)
+            place = self.engine.place(table)
+            catalog, schema, name = (exp.to_identifier(part, quoted=True) for part in place)
+            self._named_as[table.name] = exp.Table(this=name, db=schema, catalog=catalog)
         return exp.alias_(self._named_as[table.name], alias, table=True, quoted=True)
 
 

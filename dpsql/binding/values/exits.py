@@ -17,8 +17,8 @@ from sqlglot import exp
 
 from dpsql.binding.values.coercion import refuse_moment
 from dpsql.binding.values.fixed_point import unify_zeros
-from dpsql.binding.values.sql_types import HUGEINT, TEXT, Bounds, Type, Typed, decimal, make_cast
-from dpsql.language.dialect import expression_of, to_sql
+from dpsql.binding.values.sql_types import HUGEINT, TEXT, Bounds, Type, Typed, decimal, make_cast, read_type
+from dpsql.language.dialect import is_not_null, to_sql
 
 MAX_DECIMAL = 10**38 - 1
 """The greatest integer of 38 digits."""
@@ -82,13 +82,20 @@ def hold_to_38_digits(typed: Typed) -> Typed:
         kind = find_exit_type(typed.type, decimal(38, 0))
         node = make_cast(typed.node, kind, trying=True)
         return replace(typed, node=node, type=kind, nullable=True, plain=None)
-    sql = to_sql(typed.node)
+    value, most = typed.node.copy(), exp.Literal.number(MAX_DECIMAL)
     if typed.type == HUGEINT:
-        made = clamp_to_38_digits(sql)
+        made = _choose(exp.Least, _choose(exp.Greatest, value, exp.Neg(this=most)), most.copy())
     else:
-        made = f"TRY_CAST(GREATEST(LEAST({sql}, CAST({MAX_DECIMAL} AS UHUGEINT)), CAST(0 AS UHUGEINT)) AS HUGEINT)"
-    node = expression_of(f"CASE WHEN NOT {sql} IS NULL THEN {made} END")
+        ends = [exp.Cast(this=end, to=read_type("UHUGEINT")) for end in (most, exp.Literal.number(0))]
+        clamped = _choose(exp.Greatest, _choose(exp.Least, value, ends[0]), ends[1])
+        made = make_cast(clamped, HUGEINT, trying=True)
+    node = exp.Case(ifs=[exp.If(this=is_not_null(typed.node), true=made)])
     return replace(typed, node=node, type=HUGEINT, reach=_CLAMPED, plain=None)
+
+
+def _choose(kind: type[exp.Expr], value: exp.Expr, end: exp.Expr) -> exp.Expr:
+    """Return the least or the greatest of a value and an end."""
+    return kind(this=value, expressions=[end], ignore_nulls=True)
 
 
 def clamp_to_38_digits(sql: str) -> str:
