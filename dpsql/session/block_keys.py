@@ -317,10 +317,10 @@ class _Writer:
             return tuple(out)
         if isinstance(value, str):
             return self._text(value)
-        if isinstance(value, Mapping):
-            return ("mapping", *((self.value(k), self.value(v)) for k, v in value.items()))
         if isinstance(value, tuple | list):
             return tuple(self.value(item) for item in value)
+        if isinstance(value, Mapping):
+            return ("mapping", *((self.value(k), self.value(v)) for k, v in value.items()))
         if isinstance(value, set | frozenset):
             return ("set", *sorted(repr(self.value(item)) for item in value))
         return ("value", _KIND_IN_KEYS.get(name, name), repr(value))

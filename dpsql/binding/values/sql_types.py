@@ -261,8 +261,7 @@ class Type:
     @property
     def reach(self) -> Bounds | None:
         """The range of an integer type; None for other types."""
-        ends = _RANGES.get(self.sql)
-        return None if ends is None else Bounds(Fraction(ends[0]), Fraction(ends[1]))
+        return _reach_of(self.sql)
 
     @property
     def digits(self) -> tuple[int, int]:
@@ -451,6 +450,12 @@ class Typed:
 
 
 # -- nodes of an expression -------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=512)
+def _reach_of(sql: str) -> Bounds | None:
+    ends = _RANGES.get(sql)
+    return None if ends is None else Bounds(Fraction(ends[0]), Fraction(ends[1]))
 
 
 @lru_cache(maxsize=512)
