@@ -501,7 +501,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def write_column(node: exp.Column) -> str | None:
     """Return a column as the generator writes it, in a tenth of its time; None if it is more than one or two names."""
-    names = []
+    names: list[str] = []
     for key, part in node.args.items():
         if part is None:
             continue

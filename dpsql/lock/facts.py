@@ -317,7 +317,7 @@ def _rename(given: Thing, fresh: Callable[[Symbol], Symbol]) -> Thing:
     if kind is Symbol:
         made = fresh(given)  # type: ignore[arg-type]
     elif kind is tuple or kind is list or kind is frozenset:
-        made = kind([_rename(part, fresh) for part in given]) if given else given  # type: ignore[attr-defined]
+        made = kind([_rename(part, fresh) for part in given]) if given else given
     elif kind is dict:
         made = {_rename(k, fresh): _rename(v, fresh) for k, v in given.items()} if given else {}  # type: ignore[attr-defined]
     elif kind in _NAMES:

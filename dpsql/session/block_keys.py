@@ -357,7 +357,9 @@ class _Writer:
         return form.text
 
 
-_fields_of = lru_cache(fields)
+@lru_cache
+def _fields_of(kind: Any) -> tuple[Field[object], ...]:
+    return fields(kind)
 
 
 def _list_fields(value: Any) -> list[tuple[Field[object], Any]]:

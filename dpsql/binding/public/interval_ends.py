@@ -169,10 +169,9 @@ def _widen(ends: ColumnEnds, factor: float, step: Fraction) -> ColumnEnds:
 
 def _read(node: exp.Expr, known: Certain) -> EndPair | None:
     """Return the ends of a node; both are the node itself if it is constant."""
-    alone = isinstance(node, exp.Column | exp.Window)
-    if not alone and node.find(exp.Column) is None:
+    if not isinstance(node, exp.Column | exp.Window) and node.find(exp.Column) is None:
         return (node.copy(), node.copy()) if _constant(node) is not None else None
-    if alone or isinstance(node, exp.Bracket):
+    if isinstance(node, exp.Column | exp.Bracket | exp.Window):
         ends = known(node)
         return ends.low.copy(), ends.high.copy()
     if isinstance(node, exp.Greatest | exp.Least):
