@@ -106,9 +106,10 @@ def _select(node: Node) -> tree.Select:
         refuse("grouping sets")
     if not sets and groups:
         refuse("groups in no set")
-    items = tuple([(item.get("alias"), _expr(item)) for item in node["select_list"]])
-    if None in [name for name, _ in items]:
+    names = [item.get("alias") for item in node["select_list"]]
+    if None in names:
         refuse("an output column without a name")
+    items = tuple(zip(names, _exprs(node["select_list"]), strict=True))
     where, having, qualify = (_maybe(node.get(key)) for key in _CLAUSES)
     return tree.Select(
         items, _source(node["from_table"]), _ctes(node), where, groups, having, qualify, *_modifiers(node)

@@ -38,7 +38,7 @@ def texts_of(made: Neighbours, statement: str) -> Iterator[Text]:
     plan, session = made.plan(statement), made.session
     lock = inside.gate(session)._lock
     tables = {t.name: list(inside.engine(session).schema(t).items()) for t in session.policy.tables.values()}
-    paths = {t.name: lock._path(t) for t in session.policy.tables.values()}
+    paths = {t.name: inside.engine(session).place(t) for t in session.policy.tables.values()}
     for block in plan.blocks if plan is not None else ():
         lent = inside.lent_columns(session, plan, block)
         names = {name: [c for c, _ in given] for name, given in lent.items()}
