@@ -33,23 +33,15 @@ def open_visits() -> dpsql.Session:
 def watch(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, fail: str = "") -> list[str]:
     """Return the texts that the engine binds from now on; one that holds ``fail`` is refused."""
     engine, bound = inside.engine(session), []
-    check, plan = engine.check, engine.plan
+    check = engine.check
 
-    def note(sql: str) -> None:
+    def note(sql: str, lent: Mapping[str, Any], apart: bool = False) -> str | None:
         if fail and fail in sql:
             raise BindError("refused")
         bound.append(sql)
-
-    def note_checked(sql: str, lent: Mapping[str, Any], apart: bool = False) -> str | None:
-        note(sql)
         return check(sql, lent, apart)
 
-    def note_planned(sql: str, lent: Mapping[str, Any]) -> str:
-        note(sql)
-        return plan(sql, lent)
-
-    monkeypatch.setattr(engine, "check", note_checked)
-    monkeypatch.setattr(engine, "plan", note_planned)
+    monkeypatch.setattr(engine, "check", note)
     return bound
 
 

@@ -290,10 +290,13 @@ class Engine(abc.ABC):
             self.replica.check(sql, lent)
         return None
 
-    def plan(self, sql: str, lent: Mapping[str, sandbox.TypedColumns]) -> str:
-        """Return DuckDB's bound plan of an exact query over the empty schema copy, for the second lock."""
+    def plan(self, sql: str, lent: Mapping[str, sandbox.TypedColumns], of: str = "") -> str:
+        """Return DuckDB's bound plan of an exact query over the empty schema copy, for the second lock.
+
+        ``of``: the query whose plan it is, in other words, which :meth:`check` then need not bind again.
+        """
         with self._replica_lock:
-            return self.replica.plan(sql, lent)
+            return self.replica.plan(sql, lent, of)
 
     def plan_late(self, sql: str, lent: Mapping[str, pa.Table]) -> str:
         """Return that plan for a query written during a release, with its additional relations."""

@@ -607,17 +607,23 @@ class SchemaReplica:
 
     def check(self, sql: str, lent: Mapping[str, TypedColumns]) -> None:
         """Bind a query, with additional public relations by name; BindError if it would fail whatever the data."""
-        key = (sql, *sorted((name, *map(tuple, columns)) for name, columns in lent.items()))
-        if key in self._fit:
+        if self._write_key(sql, lent) in self._fit:
             return
         message, broken = self._prepare(sql, lent)
         if broken:  # perhaps by another session's query: retry on a new instance
             message, broken = self._prepare(sql, lent)
         if message:
             raise BindError("the engine can't run this.", hint=message)
+        self._note_fit(sql, lent)
+
+    @staticmethod
+    def _write_key(sql: str, lent: Mapping[str, TypedColumns]) -> tuple[object, ...]:
+        return sql, *sorted((name, *map(tuple, columns)) for name, columns in lent.items())
+
+    def _note_fit(self, sql: str, lent: Mapping[str, TypedColumns]) -> None:
         if len(self._fit) > 1000:
             self._fit.clear()
-        self._fit.add(key)
+        self._fit.add(self._write_key(sql, lent))
 
     def _prepare(self, sql: str, lent: Mapping[str, TypedColumns]) -> tuple[str, bool]:
         """Return why a query can't be bound, in DuckDB's words, and whether the instance is invalid."""
@@ -635,15 +641,21 @@ class SchemaReplica:
             return str(error).split("\n")[0], False
         return "", False
 
-    def plan(self, sql: str, lent: Mapping[str, TypedColumns]) -> str:
-        """Return DuckDB's bound plan of a query as JSON, unoptimised; :data:`NO_PLAN` and more if there is none."""
+    def plan(self, sql: str, lent: Mapping[str, TypedColumns], of: str = "") -> str:
+        """Return DuckDB's bound plan of a query as JSON, unoptimised; :data:`NO_PLAN` and more if there is none.
+
+        ``of``: the query whose plan it is, in other words; :meth:`check` then knows that it can be bound.
+        """
         self._register(lent)
         self._widen(sql)
         call = "json_serialize_plan(?, skip_null := true, skip_empty := true, optimize := false)"
         try:
-            return str(self._con.execute(f"SELECT {call}", [sql]).fetchall()[0][0])
+            plan = str(self._con.execute(f"SELECT {call}", [sql]).fetchall()[0][0])
         except duckdb.Error:
             return NO_PLAN
+        if of and not plan.startswith(NO_PLAN):
+            self._note_fit(of, lent)
+        return plan
 
     def shape(self, sql: str, lent: Mapping[str, TypedColumns]) -> pa.Schema:
         """Return the Arrow types of a query's columns in DuckDB."""

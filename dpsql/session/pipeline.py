@@ -123,22 +123,19 @@ class PlanCheck:
     def _bind(self, block: PrivateBlock, query: str, lent: Mapping[str, Columns]) -> None:
         apart, names = query in block.operator.apart, name_columns(lent)
         text = query if apart else self.gate.exact(query, names)
-        filled, planned = fill_parameters(text, STAND_INS), False
+        filled = fill_parameters(text, STAND_INS)
 
         def plan(given: str) -> str:
-            nonlocal planned
-            found = self.engine.plan(given, lent)
-            planned = not found.startswith(NO_PLAN)
-            if not planned:
+            found = self.engine.plan(given, lent, filled)
+            if found.startswith(NO_PLAN):
                 self.engine.check(filled, lent)  # in DuckDB's words, or on a new instance
-                found = self.engine.plan(given, lent)
+                found = self.engine.plan(given, lent, filled)
             return found
 
         if not apart:  # a query that is run apart reads rows of one block, and no failure of it is seen
             read = tuple(sorted((name, *map(tuple, columns)) for name, columns in lent.items()))
             self.gate.prove_typed(block.operator, query, filled, names, plan, read, block.periods)
-        bound = planned and self.engine.dialect == "duckdb"
-        written = None if bound else self.engine.check(filled, lent, apart)
+        written = self.engine.check(filled, lent, apart)
         if written is not None:
             self.gate.prove_written(block.operator, query, written, names, STAND_INS["salt"], block.periods)
 

@@ -21,9 +21,9 @@ def test_other_constants_of_the_same_types_read_no_plan(monkeypatch: pytest.Monk
     read: list[str] = []
     plan = SchemaReplica.plan
 
-    def count(self: SchemaReplica, sql: str, lent: object) -> str:
+    def count(self: SchemaReplica, sql: str, lent: object, of: str = "") -> str:
         read.append(sql)
-        return plan(self, sql, lent)  # type: ignore[arg-type]
+        return plan(self, sql, lent, of)  # type: ignore[arg-type]
 
     monkeypatch.setattr(SchemaReplica, "plan", count)
     with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
