@@ -105,6 +105,8 @@ class SparkEngine(Engine):
     def _start(self, address: str) -> SparkSession:
         if importlib.util.find_spec("pyspark") is None:
             raise PolicyError("PySpark is not installed.", hint="pip install 'dpsql[spark]'")
+        if address.startswith("sc://") and importlib.util.find_spec("grpc") is None:
+            raise PolicyError("Spark Connect needs gRPC.", hint="pip install 'pyspark[connect]'")
         from pyspark.sql import SparkSession
 
         with contextlib.suppress(Exception):

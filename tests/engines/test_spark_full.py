@@ -76,7 +76,7 @@ def test_spark_connect(tmp_path: Path) -> None:
         text=True,
         env=environment,
         cwd=tmp_path,
-        timeout=400,
+        timeout=850,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "stopped" in done.stdout

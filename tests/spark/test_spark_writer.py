@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import duckdb
 import pytest
 
 import dpsql
-from dpsql.errors import BindError
+from dpsql.errors import BindError, PolicyError
 from dpsql.exact.normal_form import normalise, write_parameters
 from dpsql.language.statements import parse
 from dpsql.mechanisms.base import SALT, fill_parameters
-from dpsql.spark.spark_engine import spark_sql
+from dpsql.spark.spark_engine import SparkEngine, spark_sql
 from dpsql.spark.spark_values import backquote, quote_text
 from tests.support import inside
 from tests.support.case_files import Case
@@ -168,3 +169,12 @@ def test_what_is_not_known_is_refused_by_name(query: str, what: str) -> None:
 def test_names_and_texts_can_not_break_out() -> None:
     assert backquote("a`b") == "`a``b`"
     assert quote_text("\u20ac'\\\n$") == r"'\U000020AC\U00000027\U0000005C\U0000000A\U00000024'"
+
+
+@pytest.mark.parametrize(("missing", "address"), [("pyspark", "local[1]"), ("grpc", "sc://127.0.0.1:9")])
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, missing: str, address: str) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == missing else object())
+    with pytest.raises(PolicyError) as refused:
+        SparkEngine(address, POLICIES["usual"], Path())
+    assert refused.value.hint is not None
+    assert refused.value.hint.startswith("pip install")
