@@ -168,12 +168,17 @@ class GradedGrid:
     def number(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the numbers of points as :meth:`write_step`'s SQL computes them, of doubles whose even step has 31 bits."""
         size = np.abs(values)
-        steps, near = np.rint(size * float(self._scale(0))) + self._before(0), np.arange(0)
+        steps = size * float(self._scale(0))
+        np.rint(steps, out=steps)
+        steps += self._before(0)
+        near = np.arange(0)
         for level in range(1, self.levels + 1):
             closer = np.flatnonzero(size < float(self._end(level)))
             near, size = closer if level == 1 else near[closer], size[closer]
+            if not len(near):
+                break
             steps[near] = np.rint(size * float(self._scale(level))) + self._before(level)
-        return np.asarray(np.copysign(steps, values).astype(np.int64))
+        return np.copysign(steps, values, out=steps).astype(np.int64)
 
     def write_step(self, v: str) -> str:
         """Write SQL for the number of the point that a double is rounded to; NULL if its even step exceeds 31 bits."""

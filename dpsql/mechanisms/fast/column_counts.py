@@ -41,6 +41,8 @@ DECIMAL_DIGITS = 18
 
 _ROWS, _FEW_ROWS = 1 << 23, 1 << 19
 """The most and the fewest rows counted at once: each time an array as long as the range is made and added."""
+_MAPPED_ROWS = 1 << 16
+"""The rows mapped to integers at once: three arrays of that length fit a cache."""
 _ALONE = 1 << 16
 """The most rows for which no thread is started."""
 COUNTING_THREADS = min(2, os.cpu_count() or 1)
@@ -155,7 +157,7 @@ def count_arrays(
     found = PlaceCounts(bins, room)
 
     def add(values: NumberArray) -> None:
-        for part in cut_blocks(values, room if number is None else BLOCK_ROWS):
+        for part in cut_blocks(values, room if number is None else _MAPPED_ROWS):
             places = part if number is None else number(part)
             clip_to_places(places, low, high, found.places(len(part)))
 
