@@ -4,7 +4,9 @@ Run with ``pytest -m benchmark -s``; ``DPSQL_GROWTH=long`` adds 30 million rows,
 one process, both sides in turn, the median of pairs; ``first`` is a session's first statement, which makes the units' codes.
 Peaks are of the resident memory of two processes, one for each side, Python and what it imports included: what there was before
 the statement is told beside them, for at a million rows it is most of it.
-Each figure is added to the file that ``DPSQL_BENCHMARKS`` names, as a line of JSON.
+``python tests/benchmarks/test_growth.py [ROWS ...]`` prints one table, from 100,000 to 30 million rows on one and two threads,
+in some minutes and 2 GB on disk: the ratios of times, with integer units, and of peaks from 3 million rows on.
+Each figure of a test is added to the file that ``DPSQL_BENCHMARKS`` names, as a line of JSON.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -195,3 +199,50 @@ def test_thirty_columns_of_which_two_are_read(millions: int, tmp_path: Path) -> 
             "policy": POLICY.format(unit="name", source=f"source = '{place}'"),
         }  # fmt: skip
         compare(f"growth, Parquet of 30 columns, text units, {case}", given, rows)
+
+
+# -- one table, by hand ----------------------------------------------------------------------------------------------
+
+_ROWS = (10**5, 10**6, 3 * 10**6, 10**7, 3 * 10**7)
+_MEMORY_FROM = 3 * 10**6
+_PAIRS = {10**5: 15, 10**6: 9, 3 * 10**6: 5}
+
+
+def measure_line(path: str, rows: int, threads: int) -> list[str]:
+    """Return the cells of one line: a ratio of times for each statement, and the ratio of the peaks."""
+    cells = []
+    for ours, plain in CASES.values():
+        given = {
+            "database": path,
+            "threads": threads,
+            "policy": POLICY.format(unit="unit", source=""),
+            "ours": ours,
+            "plain": plain.format(unit="unit"),
+            "times": _PAIRS.get(rows, 3),
+        }
+        cell = f"{run(_TIMES, given)['ratio']:.2f}"
+        if rows >= _MEMORY_FROM and threads > 1:
+            peaks = [run(_PEAK, {**given, "side": side})[0] for side in ("ours", "plain")]
+            cell += f" ({peaks[0] / peaks[1]:.2f})"
+        cells.append(cell)
+    return cells
+
+
+def main() -> None:
+    start = time.monotonic()
+    print("time (memory) over plain DuckDB's; goals 1.5 (1.2)")
+    print(f"{'rows':>12} {'threads':>8} " + " ".join(f"{case:>14}" for case in CASES))
+    with tempfile.TemporaryDirectory() as folder:
+        for rows in map(int, sys.argv[1:] or _ROWS):
+            path = Path(folder) / f"{rows}.duckdb"
+            with duckdb.connect(str(path)) as con:
+                make_rows(con, rows)
+            for threads in (1, 2):
+                cells = measure_line(str(path), rows, threads)
+                print(f"{rows:>12,} {threads:>8} " + " ".join(f"{cell:>14}" for cell in cells), flush=True)
+            path.unlink()
+    print(f"{time.monotonic() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
