@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -112,3 +113,26 @@ def test_a_text_that_was_refused_is_bound_again(monkeypatch: pytest.MonkeyPatch)
         bound = watch(session, monkeypatch)
         session.sql(TEXT.format(8))
         assert any("LAG" in text for text in bound)
+
+
+def test_the_collector_runs_again_after_a_statement_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_visits() as session:
+        paused: list[bool] = []
+        engine = inside.engine(session)
+        check = engine.check
+        monkeypatch.setattr(
+            engine, "check", lambda *given: (paused.append(not gc.isenabled()), check(*given))[1]
+        )
+        session.sql(TEXT.format(7))
+        assert paused
+        assert all(paused)
+        assert gc.isenabled()
+        with pytest.raises(BindError):
+            session.sql("SELECT COUNT(nothing) FROM visits")
+        assert gc.isenabled()
+        gc.disable()
+        try:
+            session.sql(TEXT.format(9))
+            assert not gc.isenabled()
+        finally:
+            gc.enable()

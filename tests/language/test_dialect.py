@@ -13,7 +13,7 @@ from sqlglot.tokens import TokenType
 
 import dpsql
 from dpsql.errors import BindError
-from dpsql.language.dialect import mode_clauses, parse_tokens, span_of, to_sql
+from dpsql.language.dialect import copy_tree, mode_clauses, parse_tokens, span_of, to_sql, write_column
 from dpsql.language.statements import parse
 from dpsql.language.tokens import tokenize
 
@@ -156,3 +156,28 @@ def test_a_word_that_is_a_call_has_its_place(word: str, before: str) -> None:
     where = statement.tree.args["where"].this
     start, end = span_of(where.expression if before else where) or (0, 0)
     assert text[start:end] == word
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "_b1", "Total", "select", "order", "a b", 'a"b', "é", "1a", "count", "group", "x.y", ""]
+)
+@pytest.mark.parametrize("quoted", [True, False])
+@pytest.mark.parametrize("table", [None, "t", "From"])
+def test_a_column_is_written_as_the_generator_writes_it(name: str, quoted: bool, table: str | None) -> None:
+    node = exp.column(exp.to_identifier(name, quoted=quoted), table=table)
+    found = write_column(node)
+    assert found is None or found == node.sql(dialect="duckdb")
+    assert found is not None or not quoted or table == "From"
+
+
+def test_a_copy_has_positions_and_nothing_of_the_original() -> None:
+    tree = read(
+        "SELECT WITH DP OPTIONS (epsilon = 1) k, SUM(x + LOG2(y)) AS s FROM t WHERE k IN (1, 2) GROUP BY k"
+    )
+    made = copy_tree(tree)
+    assert made == tree
+    pairs = list(zip(made.walk(), tree.walk(), strict=True))
+    assert all(one is not other and one.meta == other.meta for one, other in pairs)
+    assert not any(one.meta is other.meta for one, other in pairs if other.meta)
+    assert all(one.parent is None or one.root() is made for one, _ in pairs)
+    assert repr(made) == repr(tree.copy())
