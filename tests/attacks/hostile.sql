@@ -1577,3 +1577,62 @@ SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = (SELECT MAX(amount) 
 
 -- verdict: refused
 SELECT WITH DP OPTIONS (epsilon = 1, noise = people.name) COUNT(*) FROM people
+
+-- class: intervals in joins that DuckDB can't run (it fails if there is any row)
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p SEMI JOIN (VALUES (INTERVAL 1 DAY), (INTERVAL 2 DAY)) AS v(gap) ON p.gap < v.gap
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p SEMI JOIN (VALUES (INTERVAL 1 DAY), (INTERVAL 2 DAY)) AS v(gap) ON NOT p.gap = v.gap
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p SEMI JOIN (VALUES (INTERVAL 1 DAY), (INTERVAL 2 DAY)) AS v(gap) ON p.gap NOT IN (v.gap)
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p SEMI JOIN (VALUES (INTERVAL 1 DAY), (INTERVAL 2 DAY)) AS v(gap) ON p.gap IS DISTINCT FROM v.gap
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p SEMI JOIN (VALUES (INTERVAL 1 DAY), (INTERVAL 2 DAY)) AS v(gap) ON p.gap BETWEEN v.gap AND v.gap
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p SEMI JOIN (VALUES (INTERVAL 1 DAY), (INTERVAL 2 DAY)) AS v(gap) ON p.gap = v.gap OR p.age = 3
+
+-- verdict: answered
+SELECT COUNT(*) FROM people p SEMI JOIN (VALUES (INTERVAL 1 DAY), (INTERVAL 2 DAY)) AS v(gap) ON p.gap = v.gap
+
+-- verdict: answered
+SELECT COUNT(*) FROM people p SEMI JOIN (VALUES (INTERVAL 1 DAY), (INTERVAL 2 DAY)) AS v(gap) ON EPOCH(p.gap) < EPOCH(v.gap)
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p ANTI JOIN (VALUES (INTERVAL 1 DAY), (INTERVAL 2 DAY)) AS v(gap) ON p.gap < v.gap
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p ANTI JOIN (VALUES (INTERVAL 1 DAY), (INTERVAL 2 DAY)) AS v(gap) ON NOT p.gap = v.gap
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p ANTI JOIN (VALUES (INTERVAL 1 DAY), (INTERVAL 2 DAY)) AS v(gap) ON p.gap NOT IN (v.gap)
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p ANTI JOIN (VALUES (INTERVAL 1 DAY), (INTERVAL 2 DAY)) AS v(gap) ON p.gap IS DISTINCT FROM v.gap
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p ANTI JOIN (VALUES (INTERVAL 1 DAY), (INTERVAL 2 DAY)) AS v(gap) ON p.gap BETWEEN v.gap AND v.gap
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p ANTI JOIN (VALUES (INTERVAL 1 DAY), (INTERVAL 2 DAY)) AS v(gap) ON p.gap = v.gap OR p.age = 3
+
+-- verdict: answered
+SELECT COUNT(*) FROM people p ANTI JOIN (VALUES (INTERVAL 1 DAY), (INTERVAL 2 DAY)) AS v(gap) ON p.gap = v.gap
+
+-- verdict: answered
+SELECT COUNT(*) FROM people p ANTI JOIN (VALUES (INTERVAL 1 DAY), (INTERVAL 2 DAY)) AS v(gap) ON EPOCH(p.gap) < EPOCH(v.gap)
+
+-- verdict: answered
+SELECT COUNT(*) FROM people p WHERE EXISTS (SELECT 1 FROM (VALUES (INTERVAL 1 DAY), (INTERVAL 2 DAY)) AS v(gap) WHERE v.gap > p.gap)
+
+-- verdict: answered
+SELECT COUNT(*) FROM people p WHERE p.gap NOT IN (SELECT v.gap FROM (VALUES (INTERVAL 1 DAY), (INTERVAL 2 DAY)) AS v(gap) WHERE v.gap < p.gap)
+
+-- verdict: answered
+SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 10), blocks = 20) COUNT(*) FROM people a ANTI JOIN people b ON a.gap < b.gap

@@ -57,6 +57,8 @@ from dpsql.mechanisms.queries import Select, write_filter
 
 _OUTER = ("LEFT", "RIGHT", "FULL")
 _INEQUALITIES = (exp.GT, exp.GTE, exp.LT, exp.LTE)
+_EQUALITIES = (exp.EQ, exp.NullSafeEQ)
+_COMPARISONS = (*_INEQUALITIES, *_EQUALITIES, exp.NEQ, exp.NullSafeNEQ, exp.Between, exp.In)
 _PERIOD_HINT = "query the tables one at a time, or ask the owner for the same period in both."
 _ASOF_HINT = "write ASOF JOIN t ON a.day >= t.day, and equalities after AND."
 
@@ -264,6 +266,8 @@ class _Step:
             what = f"a {kind} join would let private rows decide which public rows stay."
             raise privacy_error(self.join, what, "start from the private table, and group by the public key.")
         on = [self.binder.expression(part, self.names, self.env).node for part in self.parts]
+        if kind in ("SEMI", "ANTI"):
+            self._refuse_intervals()
         for name, here, there in self.using:
             # Types must match by our rules: DuckDB would parse text as numbers, row by row, and fail on some.
             sides = [replace(take_value(f.typed, f.typed.node), place=f.typed.node) for f in (here, there)]
@@ -304,6 +308,22 @@ class _Step:
             bound.relations.append(right)
             bound.unit = _unit(bound.unit, right.unit, side)
         bound.row_level = bound.row_level or right.row_level
+
+    def _refuse_intervals(self) -> None:
+        """Refuse a condition that compares two INTERVALs otherwise than by their equality.
+
+        DuckDB's SEMI and ANTI joins by such a condition fail if there is any row, and so would tell whether there is one.
+        """
+        for part in self.parts:
+            whole = part.unnest()
+            for node in whole.walk(prune=lambda n: isinstance(n, exp.Query)):
+                if not isinstance(node, _COMPARISONS) or (node is whole and isinstance(node, _EQUALITIES)):
+                    continue
+                sides = (side for side in (node.this, node.args.get("expression")) if side is not None)
+                plain = (side for side in sides if side.find(exp.Query) is None)
+                if any(self.binder.expression(s, self.names, self.env).type.kind == "INTERVAL" for s in plain):
+                    what = f"{self.kind} JOIN can't compare intervals like this."
+                    raise bind_error(node, what, "compare their lengths in seconds: EPOCH(a.x) < EPOCH(b.x).")
 
     def _check_nearest(self) -> None:
         """Check an ASOF join: each private row finds its nearest public row, independently of other units."""
