@@ -321,7 +321,7 @@ class Plan:
                 terms = [(known.get((block, column)), factor) for block, column, factor in trace]
                 scaled = [error * factor for error, factor in terms if error is not None]
                 if len(scaled) == len(terms):
-                    errors.append(math.sqrt(sum(error**2 for error in scaled)))
+                    errors.append(math.hypot(*scaled))
             if errors:
                 found[shown] = max(errors)
         return found

@@ -321,7 +321,9 @@ class _Step:
                     continue
                 sides = (side for side in (node.this, node.args.get("expression")) if side is not None)
                 plain = (side for side in sides if side.find(exp.Query) is None)
-                if any(self.binder.expression(s, self.names, self.env).type.kind == "INTERVAL" for s in plain):
+                if any(
+                    self.binder.expression(s, self.names, self.env).type.kind == "INTERVAL" for s in plain
+                ):
                     what = f"{self.kind} JOIN can't compare intervals like this."
                     raise bind_error(node, what, "compare their lengths in seconds: EPOCH(a.x) < EPOCH(b.x).")
 

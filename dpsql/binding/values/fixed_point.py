@@ -227,12 +227,21 @@ def choose_trimmed_grid(kind: Type, low: Fraction | None, high: Fraction | None,
     return Grid(steps, -farthest, farthest, wide=True)
 
 
+_SQUARED = Fraction(2) ** 450
+"""The most steps per unit, and the most units per step, whose squares are floats."""
 PRODUCT_BITS = 30
 """Products of two values from the centre of bounds 2^30 steps apart have 60 bits, which leaves the others for weights."""
 
 
 def coarsen_for_products(grid: Grid, low: Fraction, high: Fraction) -> Grid:
-    """Return the grid, coarsened by a power of two if sums of products of its steps might not fit 128 bits."""
+    """Return the grid, coarsened by a power of two if sums of products of its steps might not fit 128 bits.
+
+    Raises:
+        BindError: products of values within the bounds are no floats.
+    """
+    if not 1 / _SQUARED <= grid.steps <= _SQUARED:
+        what = f"these bounds are too {'small' if grid.steps > 1 else 'large'} for exact sums of products."
+        raise BindError(what, hint="multiply inside by a power of ten, and divide outside.")
     excess = (grid.high - grid.low).bit_length() - PRODUCT_BITS
     if excess <= 0:
         return grid

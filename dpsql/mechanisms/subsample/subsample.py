@@ -690,6 +690,10 @@ _WIDER = {
 """The sentences comparing these figures to the interval of a median, and of means."""
 
 
+_COMPARED = Fraction(10) ** -290, Fraction(10) ** 290
+"""Widths of bounds between which floats hold all figures of a comparison."""
+
+
 def compare_combiners(
     name: str,
     chosen: str,
@@ -705,6 +709,10 @@ def compare_combiners(
         f"{kind} ±{expect_combined(kind, bounds, epsilon, blocks, trim, confidence):.3g}"
         for kind in (chosen, *others)
     )
+    if not _COMPARED[0] < bounds.high - bounds.low < _COMPARED[1]:
+        return (
+            f"{name}: the noise of combiners is not compared, as the bounds are too close or too far apart."
+        )
     spread = float(SPREAD * (bounds.high - bounds.low))
     return (
         f"{name}: only the data know how far block results spread. Assuming a bell of deviation {spread:.3g}, the noise of each "
