@@ -1,4 +1,4 @@
-"""Casts that the engine adds, calls that fail inside TRY, and types of outputs: none may fail for any value.
+"""Casts that the engine adds, calls that fail inside TRY, joins that fail, and types of outputs: none may fail for any value.
 
 DuckDB casts operands to a common type, and a value that does not fit ends the query with an error. Then one person's row
 would decide how a statement ends. DuckDB's bound plan lists these casts with both types, wherever they occur: comparisons, IN,
@@ -8,6 +8,8 @@ own casts, so the remaining ones are DuckDB's.
 TRY does not catch every error. DuckDB ends a query for a part that a time or an interval has not, for a bucket whose width is
 not above zero, and for an escape of several characters, as soon as a row has a value there. The plan has the types of all
 arguments, so such calls are refused by them.
+
+DuckDB has no SEMI or ANTI join by an order of intervals, and says so only when there is a row to join.
 
 Outputs need a type that Arrow, Python and another DuckDB also have. Arrow represents 128-bit integers as decimals of 38
 digits. So an output of such a type must be proved to have at most 38 digits, and lists, structs and maps can't contain one.
@@ -101,6 +103,8 @@ def prove_casts(text: str, plan: Plan) -> list[tuple[str, Node]]:
                 refuse(f"a cast of {_name(child)} to {target.get('id')} that DuckDB adds, and that may fail")
         elif node.get("type") == "BOUND_FUNCTION":
             _check_call(str(node.get("name") or node["qname"]["path"][-1]), node.get("children") or [])
+        elif node.get("join_type") in ("SEMI", "ANTI"):
+            _check_join(node)
     return outputs
 
 
@@ -164,6 +168,20 @@ def _check_call(name: str, arguments: Sequence[Node]) -> None:
         fails = name in _OF_DATES
     if fails and any(_name(argument) in _NO_DATES for argument in arguments):
         refuse(f"{name} of a time or an interval")
+
+
+_SIDES = ("left", "right", "input", "lower", "upper")
+"""The operands of comparisons in DuckDB 1.5, and of a join's conditions."""
+
+
+def _check_join(node: Node) -> None:
+    """Refuse a SEMI or ANTI join that compares intervals otherwise than by equality."""
+    unequal = [one for one in node.get("conditions") or [] if one.get("comparison") != "COMPARE_EQUAL"]
+    for part in _list_nodes([unequal, node.get("condition")]):
+        if str(part.get("comparison") or part.get("type")).startswith("COMPARE"):
+            sides = [*(part[name] for name in _SIDES if name in part), *(part.get("children") or [])]
+            if any(_name(side) == "INTERVAL" for side in sides):
+                refuse("a SEMI or ANTI join that compares intervals")
 
 
 def _is_above_zero(width: Node) -> bool:

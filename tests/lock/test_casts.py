@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import duckdb
 import pytest
 
-from dpsql.lock.casts import prove_casts
 from dpsql.lock.tree import Unproved
-
-
-def prove(text: str) -> None:
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE t (n INTEGER, tiny TINYINT, x DOUBLE, s VARCHAR, day DATE)")
-        con.execute("ALTER TABLE t ADD COLUMN hm TIME; ALTER TABLE t ADD COLUMN iv INTERVAL")
-        con.execute("ALTER TABLE t ADD COLUMN ts TIMESTAMP")
-        plan = "SELECT json_serialize_plan(?, optimize := false)"
-        prove_casts(text, lambda sql: str(con.execute(plan, [sql]).fetchall()[0][0]))
+from tests.support.casts import prove
 
 
 @pytest.mark.parametrize(
@@ -45,6 +35,22 @@ def test_casts_without_a_failing_value_are_proved(text: str) -> None:
 def test_casts_with_a_failing_value_are_refused(text: str) -> None:
     with pytest.raises(Unproved):
         prove(text)
+
+
+@pytest.mark.parametrize("kind", ["SEMI", "ANTI"])
+def test_joins_of_intervals_that_fail_when_there_is_a_row_are_refused(kind: str) -> None:
+    text = f"SELECT a.n FROM t AS a {kind} JOIN t AS b ON "
+    for condition in ("a.iv = b.iv", "a.iv = b.iv AND a.n < b.n", "EPOCH(a.iv) < EPOCH(b.iv)"):
+        prove(text + condition)
+    for condition in (
+        "a.iv < b.iv",
+        "a.n = b.n AND a.iv >= b.iv",
+        "a.iv IS DISTINCT FROM b.iv",
+        "a.iv = b.iv OR a.n = 1",
+        "a.ts - b.ts < INTERVAL '1' DAY",
+    ):
+        with pytest.raises(Unproved):
+            prove(text + condition)
 
 
 @pytest.mark.parametrize(
