@@ -1,15 +1,14 @@
 """``dataclasses.dataclass`` for modules that a session imports: its methods are made when they are first called.
 
-Python lists the fields of each dataclass and compiles up to six functions, which was half of the time in which this package
-was imported. Here the fields are listed when they are first needed, and only ``__init__`` is compiled, at the first call. Fields,
-comparison, hash, ``repr``, ``FrozenInstanceError`` and signatures are those of the standard library.
+Python compiles up to six functions for each dataclass, which was half of the time in which this package was imported. Here
+only ``__init__`` is compiled, at the first call; the others need no compiler. Fields, comparison, hash, ``repr``,
+``FrozenInstanceError`` and signatures are those of the standard library.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-import threading
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
@@ -28,25 +27,22 @@ else:
             return dataclasses.dataclass(cls, frozen=True, eq=eq, repr=repr, init=init, slots=True)
         cls.__doc__ = cls.__doc__ or cls.__name__  # otherwise it would be the signature
         own = {name: value for name, value in cls.__dict__.items() if name in _METHODS and value is not None}
-        if slots or not init or "__init__" in own or any(map(_has_default, cls.__dict__.values())):
-            cls = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=slots)
-        else:
-            cls.__dataclass_fields__ = _Fields(cls)
+        made = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=slots)
         methods = {}
         if init:
-            methods |= {"__init__": _wait_for_init(cls, frozen), "__signature__": _Signature()}
+            methods |= {"__init__": _wait_for_init(made, frozen), "__signature__": _Signature()}
         if repr:
-            methods["__repr__"] = _write_repr(cls)
+            methods["__repr__"] = _write_repr(made)
         if eq:
-            methods |= {"__eq__": _wait(cls, "__eq__", _compare), "__hash__": None}
-            if frozen:
-                methods["__hash__"] = _wait(cls, "__hash__", _hash)
+            methods["__eq__"] = _compare_by(_get_values(made, lambda field: field.compare))
+            hashed = _get_values(made, lambda field: field.compare if field.hash is None else field.hash)
+            methods["__hash__"] = (lambda self: hash(hashed(self))) if frozen else None
         if frozen:
-            methods |= {"__setattr__": _refuse(cls, "assign to"), "__delattr__": _refuse(cls, "delete")}
+            methods |= {"__setattr__": _refuse(made, "assign to"), "__delattr__": _refuse(made, "delete")}
         for name, method in methods.items():
             if name not in own:
-                setattr(cls, name, method)
-        return cls
+                setattr(made, name, method)
+        return made
 
 
 class _Made:
@@ -58,38 +54,6 @@ class _Made:
 
 _MADE = _Made()
 _METHODS = {"__init__", "__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__"}
-
-
-def _has_default(value: object) -> bool:
-    """Return whether a class attribute is a field with a default, which only the list of fields makes the attribute."""
-    return isinstance(value, dataclasses.Field) and value.default is not dataclasses.MISSING
-
-
-class _Fields:
-    """The fields of a class, which the standard library lists when they are first needed."""
-
-    lock = threading.RLock()
-
-    def __init__(self, cls: type) -> None:
-        self._cls = cls
-
-    def __get__(self, instance: object, owner: type) -> dict[str, dataclasses.Field[Any]]:
-        with self.lock:
-            if self._cls.__dict__["__dataclass_fields__"] is self:
-                dataclasses.dataclass(init=False, repr=False, eq=False)(self._cls)
-            found: dict[str, dataclasses.Field[Any]] = self._cls.__dict__["__dataclass_fields__"]
-        return found
-
-
-def _wait(cls: type, name: str, make: Callable[[type], Callable[..., Any]]) -> Callable[..., Any]:
-    """Return a method that is replaced by the one that ``make`` returns at its first call."""
-
-    def wait(self: object, *args: object) -> Any:
-        method = make(cls)
-        setattr(cls, name, method)
-        return method(self, *args)
-
-    return wait
 
 
 def _wait_for_init(cls: type, frozen: bool) -> Callable[..., None]:
@@ -164,18 +128,11 @@ def _get_values(
     return lambda instance: (value(instance),)
 
 
-def _compare(cls: type) -> Callable[[object, object], bool]:
-    values = _get_values(cls, lambda field: field.compare)
-
+def _compare_by(values: Callable[[object], tuple[object, ...]]) -> Callable[[object, object], bool]:
     def equals(self: object, other: object) -> bool:
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
 
     return equals
-
-
-def _hash(cls: type) -> Callable[[object], int]:
-    values = _get_values(cls, lambda field: field.compare if field.hash is None else field.hash)
-    return lambda self: hash(values(self))
 
 
 def _write_repr(cls: type) -> Callable[[object], str]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import importlib
 import inspect
 import pickle
-import pkgutil
 import re
 from collections.abc import Callable
 from dataclasses import field
@@ -111,7 +109,7 @@ ASKED: list[Callable[..., object]] = [
     lambda p, *_: dataclasses.replace(p(1), x=9).x,
     lambda p, *_: dataclasses.asdict(p(1)),
     lambda p, *_: [f.name for f in dataclasses.fields(p)],
-    lambda p, *_: p(1).__match_args__,
+    lambda p, *_: p.__match_args__,
     lambda p, *_: str(inspect.signature(p)),
     lambda p, *_: copy.deepcopy(p(1, tags=["a"])).tags,
     lambda _, n, *__: (n(1), n(1, name="far").made, n(1) == n(1, name="other"), str(inspect.signature(n))),
@@ -163,21 +161,6 @@ def test_a_class_is_compiled_when_it_is_first_made() -> None:
     before = point.__init__
     point(1)
     assert before.__code__.co_filename != "<string>" == point.__init__.__code__.co_filename
-
-
-def test_the_fields_of_every_dataclass_can_be_listed() -> None:
-    """Python finds an error in them when they are first needed, and not at import."""
-    listed = 0
-    for found in pkgutil.walk_packages(dpsql.__path__, "dpsql."):
-        if found.name.endswith("__main__"):
-            continue
-        for value in vars(importlib.import_module(found.name)).values():
-            if isinstance(value, type) and value.__module__ == found.name and dataclasses.is_dataclass(value):
-                names = {field.name for field in dataclasses.fields(value)}
-                left = {name for name in names if isinstance(vars(value).get(name), dataclasses.Field)}
-                assert not left, value
-                listed += 1
-    assert listed > 300
 
 
 def test_no_module_makes_dataclasses_at_import() -> None:

@@ -121,7 +121,7 @@ _NAMED = frozenset(("names", "returned_types"))
 """The names and types of all columns of a table that a plan reads, which are no expressions."""
 
 
-def _list_nodes(plan: Node) -> list[Node]:
+def _list_nodes(plan: object) -> list[Node]:
     """Return the operators and expressions of a plan; the types of their results have none."""
     nodes: list[Node] = []
     waiting: list[Any] = [plan]

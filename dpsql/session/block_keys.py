@@ -16,7 +16,7 @@ import re
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import Field, field, fields, is_dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -176,7 +176,8 @@ class BlockKeys:
             scans: those of :class:`~dpsql.binding.plan.PeriodParts`, of which a key has the days within its part's periods.
             parts: the periods of each part.
         """
-        keys, begun = [], {}
+        keys: list[str] = []
+        begun: dict[frozenset[str], hashlib._Hash] = {}
         for periods in parts:
             read = [(holder, intersect(days, periods), closed) for holder, days, closed in scans]
             done = {holder for holder, _, _ in read}
@@ -357,13 +358,8 @@ class _Writer:
         return form.text
 
 
-@lru_cache
-def _fields_of(kind: Any) -> tuple[Field[object], ...]:
-    return fields(kind)
-
-
 def _list_fields(value: Any) -> list[tuple[Field[object], Any]]:
-    return [(item, getattr(value, item.name)) for item in _fields_of(type(value))]
+    return [(item, getattr(value, item.name)) for item in fields(value)]
 
 
 def _has_intervals(block: PrivateBlock) -> bool:

@@ -374,7 +374,7 @@ SELECT mad(cost) FROM visits
 SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 10)) mad(cost) OVER () FROM visits
 
 -- refused: aggregates inside SUBSAMPLE are exact: they take no named arguments.
--- hint: leave out what follows the columns, such as epsilon => 1.
+-- hint: leave out the arguments with names.
 SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 10)) AVG(cost, epsilon => 1) FROM (SELECT cost FROM visits)
 
 -- refused: SKEWNESS has no noisy form.

@@ -33,6 +33,7 @@ CODE = re.compile(
 """A keyword in capitals, an equals sign or an arrow, a call, or a backtick."""
 NOT_CODE = {
     r"there is [A-Z]+, [A-Z]+, ": "a list of words, of which the analyst chooses one",
+    r"; STABLE knows IQR, ": "a list of words, of which the analyst chooses one",
     r"to lead one to the other, privacy_unit = ": "a line of the policy, for the data owner",
     r"for the rows outside of the declared values, write ward NOT IN ": "a condition, and the value is in the list of a PIVOT",
     r"write COUNT\(DISTINCT driver\) instead of the group: ": "MAX of the same statement needs the data owner's bounds",

@@ -426,7 +426,7 @@ def _above(name: str) -> exp.Column:
 def refuse_arguments(node: exp.Expr) -> BindError:
     """Return the refusal of named arguments inside a block."""
     what = "aggregates inside SUBSAMPLE are exact: they take no named arguments."
-    return bind_error(node, what, "leave out what follows the columns, such as epsilon => 1.")
+    return bind_error(node, what, "leave out the arguments with names.")
 
 
 def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tuple[str, Type]:
