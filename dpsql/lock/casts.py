@@ -170,17 +170,13 @@ def _check_call(name: str, arguments: Sequence[Node]) -> None:
         refuse(f"{name} of a time or an interval")
 
 
-_SIDES = ("left", "right", "input", "lower", "upper")
-"""The operands of comparisons in DuckDB 1.5, and of a join's conditions."""
-
-
 def _check_join(node: Node) -> None:
     """Refuse a SEMI or ANTI join that compares intervals otherwise than by equality."""
     unequal = [one for one in node.get("conditions") or [] if one.get("comparison") != "COMPARE_EQUAL"]
     for part in _list_nodes([unequal, node.get("condition")]):
         if str(part.get("comparison") or part.get("type")).startswith("COMPARE"):
-            sides = [*(part[name] for name in _SIDES if name in part), *(part.get("children") or [])]
-            if any(_name(side) == "INTERVAL" for side in sides):
+            sides = [*part.values(), *(part.get("children") or [])]
+            if any(isinstance(side, dict) and _name(side) == "INTERVAL" for side in sides):
                 refuse("a SEMI or ANTI join that compares intervals")
 
 

@@ -248,7 +248,9 @@ class Session(AnalystSession):
         return list_pictures(self._ledger, what)
 
     def tables(self) -> Result:
-        return show(self._pipeline, self.policy, "TABLES")  # in no turn: another thread's statement may be running
+        return show(
+            self._pipeline, self.policy, "TABLES"
+        )  # in no turn: another thread's statement may be running
 
     def keep(self, name: str, result: object) -> None:
         self._schema = None

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from dpsql.binding import public_statement
 from dpsql.binding.dp.budget_split import refuse_elsewhere
+from dpsql.binding.public.intervals import END_CALLS
 from dpsql.binding.public_statement import Released, install
 from dpsql.binding.relations import fan_out, relation
 from dpsql.binding.relations.catalog import Binder
@@ -24,7 +25,7 @@ from dpsql.binding.values.declared_values import list_values
 from dpsql.binding.values.exits import come_back, leave
 from dpsql.binding.values.sql_types import Type, Typed, read_type
 from dpsql.catalogue.aggregate_names import names_of
-from dpsql.catalogue.row_names import ROW_WORDS
+from dpsql.catalogue.row_names import PUBLIC_FUNCTIONS, ROW_WORDS
 from dpsql.errors import BindError, PrivacyError
 from dpsql.exact.exact_query import GroupKey, PublicGroups
 from dpsql.language.advice import nearest_aggregate
@@ -41,6 +42,8 @@ from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.queries import As, Select, Subquery
 
 _AGGREGATES = names_of("DP")
+_FUNCTIONS = ROW_WORDS | PUBLIC_FUNCTIONS | {name.lower() for name in END_CALLS}
+"""The functions of rows, and those above a block."""
 
 
 @dataclass(frozen=True)
@@ -505,7 +508,7 @@ class AggregatingBlock(ABC):
         if whole is not node and not numeric and not self._has_aggregate(whole):
             one = f"COUNT(DISTINCT {to_sql(whole)}) instead of {to_sql(whole)}"
         what = f"{node.name} must be a group or stand inside an aggregate."
-        if call is not None and call.name.lower() not in ROW_WORDS:
+        if call is not None and call.name.lower() not in _FUNCTIONS:
             return privacy_error(call, f"{call.name.upper()} is not a function here.", f"write {one}.")
         if any(map(self._has_aggregate, items)) and not (grouped is not None and grouped.args.get("all")):
             keys = f"{to_sql(grouped).strip()}, {named}" if grouped is not None else f"GROUP BY {named}"

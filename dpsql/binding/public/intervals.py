@@ -111,13 +111,13 @@ def propagate_union_intervals(tree: exp.Expr, shapes: Shapes) -> list[tuple[str,
     return [ends for name in once if (ends := carrier._exposed(tree, name)) is not None]
 
 
-_ENDS = {"INTERVAL_LOW": 0, "INTERVAL_HIGH": 1}
+END_CALLS = {"INTERVAL_LOW": 0, "INTERVAL_HIGH": 1}
 """The calls for an end of an interval."""
 
 
 def replace_interval_calls(tree: exp.Expr, shapes: Shapes, spell: Callable[[exp.Expr], str]) -> None:
     """Replace ``INTERVAL_LOW(n)`` and ``INTERVAL_HIGH(n)`` by interval ends or NULL; BindError unless n is one column."""
-    calls = [node for node in tree.find_all(exp.Anonymous) if node.name.upper() in _ENDS]
+    calls = [node for node in tree.find_all(exp.Anonymous) if node.name.upper() in END_CALLS]
     carrier = _Carrier(tree, shapes)
     if calls:
         carrier.spell_stars(alone=False)
@@ -131,7 +131,7 @@ def replace_interval_calls(tree: exp.Expr, shapes: Shapes, spell: Callable[[exp.
             raise bind_error(call, f"{name} takes one released column.", hint)
         _keep_name(call, select, spell)
         ends = find_ends(argument, carrier._knows(select), shapes.level or 0)
-        call.replace(_no_number(argument) if ends is None else ends[_ENDS[call.name.upper()]])
+        call.replace(_no_number(argument) if ends is None else ends[END_CALLS[call.name.upper()]])
 
 
 def _keep_name(node: exp.Expr, select: exp.Select, spell: Callable[[exp.Expr], str]) -> None:
