@@ -337,6 +337,9 @@ class RemoteSession(AnalystSession):
     def columns(self, table: str) -> Mapping[str, str]:
         return self._ask_value(dict[str, str], "columns", {"table": table})
 
+    def tables(self) -> Result:
+        return self.sql("SHOW TABLES")
+
     @contextmanager
     def asking_briefly(self) -> Iterator[None]:
         before = _PATIENCE.set(COMPLETION_SECONDS)

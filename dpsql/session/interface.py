@@ -349,9 +349,9 @@ class AnalystSession(Guarded):
     def table_schemas(self) -> Mapping[str, pa.Schema]:
         """Return the Arrow schemas of the policy's tables, and of releases. No row is read."""
 
+    @abstractmethod
     def tables(self) -> Result:
         """Return the policy's tables and the kept results."""
-        return self.sql("SHOW TABLES")
 
     def schema(self) -> Mapping[str, Mapping[str, str]]:
         """Return tables and kept results after the last statement, with their columns and SQL types, for completion.
