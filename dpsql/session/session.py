@@ -248,9 +248,8 @@ class Session(AnalystSession):
         return list_pictures(self._ledger, what)
 
     def tables(self) -> Result:
-        return show(
-            self._pipeline, self.policy, "TABLES"
-        )  # in no turn: another thread's statement may be running
+        # It takes no turn: another thread's statement may be running.
+        return show(self._pipeline, self.policy, "TABLES")
 
     def keep(self, name: str, result: object) -> None:
         self._schema = None
