@@ -100,7 +100,6 @@ def test_a_cursor_tells_the_cost_and_the_intervals(connection: dbapi.Connection)
     assert (cursor.loss, cursor.intervals) == (None, None)
     cursor.execute(COUNT)
     assert cursor.loss == "ε=0.1"
-    assert cursor.intervals is not None
     ((low, high),) = cursor.intervals["n"]
     assert low < cursor.fetchall()[0][0] < high
     assert cursor.execute(COUNT).loss == "no charge"

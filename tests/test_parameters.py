@@ -119,7 +119,6 @@ def test_a_value_of_a_subclass_is_the_value_that_it_holds(value: Any, plain: Any
     assert literal(value) == literal(plain)
     sent = json.loads(json.dumps(wire.write_params({"x": value})))
     read = wire.read_params(sent)
-    assert read is not None
     assert literal(read["x"]) == literal(plain)
 
 
@@ -137,7 +136,6 @@ def test_what_literals_have_no_form_for_is_refused(value: Any) -> None:
     with pytest.raises(dpsql.BindError, match="holds"):
         make_literal(value, "x")
     read = wire.read_params(wire.write_params({"x": value}))
-    assert read is not None
     with pytest.raises(dpsql.BindError, match="holds"):
         make_literal(read["x"], "x")
 

@@ -46,33 +46,6 @@ def watch(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, fail: str = "
     return bound
 
 
-def test_further_texts_are_bound_once_for_small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_visits() as session:
-        bound = watch(session, monkeypatch)
-        session.sql(TEXT.format(7))
-        assert len(bound) == 2  # those of the count and of the median
-        session.sql(TEXT.format(12))
-        assert len(bound) == 3
-        assert "COUNT" in bound[-1]
-        assert "> 12" in bound[-1]
-        session.sql(TEXT.format(5_000_000_000))  # no number of 32 bits
-        assert len(bound) == 5
-        session.sql(TEXT.format("7.5"))
-        assert len(bound) == 7
-        session.sql(TEXT.format("8.5"))  # of the same type
-        assert len(bound) == 8
-        assert "> 8.5" in bound[-1]
-        session.sql(TEXT.format("8.55"))
-        assert len(bound) == 10
-
-
-def test_the_texts_of_routes_are_not_bound_before_payment(monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_visits() as session:
-        bound = watch(session, monkeypatch)
-        session.sql(TEXT.replace("MEDIAN", "SUM").format(7))
-        assert len(bound) == 1
-
-
 def bind_texts(check: PlanCheck, *texts: str) -> list[str]:
     """Return those of a block's texts that are bound."""
     bound: list[str] = []

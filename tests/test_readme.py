@@ -22,7 +22,6 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def fenced(after: str, language: str) -> str:
     found = re.search(rf"{re.escape(after)}\n+```{language}\n(.*?)```", README, re.DOTALL)
-    assert found is not None
     return found[1]
 
 
@@ -47,7 +46,6 @@ def test_the_first_answer_is_what_the_notebook_shows() -> None:
     find_cells = runpy.run_path(str(ROOT / "notebooks" / "make_picture.py"))["find_cells"]
     source, printed = find_cells()[0]
     shown = re.search(r"```sql\n(.*?)```\n\n```text\n(.*?)```", README, re.DOTALL)
-    assert shown is not None
     assert source == f"%%dpsql\n{shown[1]}".rstrip("\n")
     assert printed.startswith(shown[2].rstrip("\n"))
 

@@ -147,24 +147,6 @@ def test_a_threshold_finds_no_more_than_it_may(open_session: Callable[..., dpsql
     assert spent(session) == 1000
 
 
-def test_threads_share_a_connection(open_session: Callable[..., dpsql.Session]) -> None:
-    connection = dpsql.dbapi.Connection(open_session())
-    found = ask_at_once(
-        *(lambda i=i: connection.execute(COUNT.format("?"), [i]).fetchall() for i in range(THREADS))
-    )
-    assert found == [[(100 * (i + 1),)] for i in range(THREADS)]
-    assert dpsql.dbapi.threadsafety == 2
-    assert spent(connection.session) == 1000 * THREADS
-
-
-def test_reading_what_there_is_needs_no_turn(open_session: Callable[..., dpsql.Session]) -> None:
-    session = open_session()
-    with inside.hold_turn(session):
-        (found,) = ask_at_once(lambda: (spent(session), session.ledger(), session.tables().fetchall()))
-    assert found[:2] == (0, [])
-    assert found[2][0][0] == "t"
-
-
 def test_stopping_one_statement_leaves_the_others_alone(
     open_session: Callable[..., dpsql.Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,26 +248,6 @@ assert len(session.sql(question.replace("0.1", "0.8"))) == 2
 assert [os.waitpid(one, 0)[1] for one in children] == [0, 0]
 print(session.sql("SHOW BUDGET")["spent_epsilon"][0])
 """
-
-
-def test_two_sessions_and_sixteen_threads_share_a_ledger(tmp_path: Path) -> None:
-    """As two notebooks do: each charge is counted once, and together they stop at the budget."""
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE t AS SELECT i AS u, i % 10 AS x FROM range(1000) r(i)")
-        policy = dpsql.Policy.loads(POLICY.format(epsilon=12_000))
-        ledger = tmp_path / "own.ledger"
-        sessions = [dpsql.connect(con, policy=policy, ledger=ledger) for _ in range(2)]
-
-        def ask(thread: int) -> int:
-            (row,) = sessions[thread % 2].sql(COUNT.format(thread / 16)).fetchall()
-            return int(row[0])
-
-        found = ask_at_once(*(lambda thread=thread: ask(thread) for thread in range(16)))
-        assert found.count(100) == 12
-        assert [type(one) for one in found if one != 100] == [dpsql.BudgetExceeded] * 4
-        assert [spent(session) for session in sessions] == [12_000] * 2
-        for session in sessions:
-            session.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

@@ -370,7 +370,6 @@ def literal(value: Any) -> str:
 @pytest.mark.parametrize("value", PARAMS, ids=[f"{i}-{type(v).__name__}" for i, v in enumerate(PARAMS)])
 def test_a_parameter_is_the_same_literal_on_the_other_side(value: Any) -> None:
     read = wire.read_params(through(wire.write_params({"x": value})))
-    assert read is not None
     if isinstance(value, int) and value > 10**4000:  # an odd one there
         assert literal(read["x"]).startswith("refused")
     else:

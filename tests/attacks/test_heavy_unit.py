@@ -142,6 +142,5 @@ def test_all_that_is_asked_for_comes_out_of_one_epsilon(session: dpsql.Session, 
     ):
         call = f"{name}({TEN}{', 2' if above else ''}, epsilon => 0.3{more}{last}) OVER c"
         event = planned(session, f"SELECT {call} FROM t").event
-        assert event is not None
         assert event.basic == (Fraction(3, 10), 0)
         assert event.pure == Fraction(3, 10)

@@ -88,7 +88,6 @@ def test_a_value_is_never_taken_for_a_parameter_of_ours(neighbours: Neighbours) 
         assert keys == [f"{ward}{value}" for ward in "ABC"]
         text = f"SELECT kind || '{literal}' AS k, COUNT(*) AS n FROM stays GROUP BY k"
         plan = neighbours.plan(text)
-        assert plan is not None
         before, _ = neighbours.read(plan, plan.blocks[0], plan.blocks[0].operator.queries[0])
         assert {row["k0"] for row in before} == {f"n{i}{value}" for i in range(4)}
 

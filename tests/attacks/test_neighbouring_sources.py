@@ -374,7 +374,6 @@ def test_without_types_the_policy_is_refused_with_lines_to_paste(tmp_path: Path,
     given = policy(str(tmp_path / f"v.{ending}"), {})
     with pytest.raises(dpsql.PolicyError, match="declares none for age, unit") as caught:
         dpsql.connect(policy=given)
-    assert caught.value.hint is not None
     pasted = "\n".join(caught.value.hint.splitlines()[1:])
     assert dpsql.Policy.loads(f"[budget]\nepsilon = 1\n{pasted}\n[tables.visits]\nprivacy_unit = 'unit'\n")
     with pytest.raises(dpsql.PolicyError, match="declares none for age"):

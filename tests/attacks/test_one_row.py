@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import textwrap
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 
 import duckdb
 import pytest
@@ -36,7 +30,6 @@ LETTERS = "k" * 25_000
 
 def bound(text: str, row: Row | None = None) -> Typed:
     [statement] = parse(f"SELECT {text}")
-    assert statement.tree is not None
     return make_total(statement.tree.expressions[0].unalias(), row or Row())
 
 
@@ -253,69 +246,3 @@ def test_patterns_that_read_on_are_told_from_others() -> None:
 )
 def test_patterns_have_a_size(pattern: str, size: int) -> None:
     assert total_expressions._size(pattern) == size
-
-
-MEASURE = """
-    import json, sys, time
-    import duckdb
-    from tests.support.one_row import worst
-    con = duckdb.connect(); con.execute("SET threads = 1")
-    kinds = "s VARCHAR, s2 VARCHAR, li VARCHAR[], q BOOLEAN, n INTEGER, ts TIMESTAMP"
-    con.execute(f"CREATE TABLE t ({kinds})"); con.execute(f"CREATE TABLE e ({kinds})")
-    con.execute("INSERT INTO e VALUES (NULL, NULL, NULL, NULL, NULL, NULL)")
-    for text in worst(65536):
-        con.execute("INSERT INTO t VALUES ($1, $1, [$1], TRUE, -2147483648, '2024-01-01')", [text])
-    def run(made, table, i):
-        start = time.perf_counter()
-        con.execute(f"SELECT hash({made}) FROM (SELECT * FROM {table} LIMIT 1 OFFSET {i})").fetchall()
-        return time.perf_counter() - start
-    def memory(name):
-        with open("/proc/self/status") as f:
-            return next(int(line.split()[1]) // 1024 for line in f if line.startswith(name))
-    def forget():
-        with open("/proc/self/clear_refs", "w") as f:
-            f.write("5")  # the highest from here on
-        return memory("VmRSS")
-    worst_time, worst_peak, out = 0, 0, []
-    statements = json.load(sys.stdin)
-    for made in statements:
-        run(made, "e", 0)
-    for i in range(15):
-        con.execute(f"SELECT hash(s), hash(li), hash(s2) FROM (SELECT * FROM t LIMIT 1 OFFSET {i})").fetchall()
-    for made in statements:
-        empty = min(run(made, "e", 0) for _ in range(2))
-        for i in range(15):
-            before = forget()
-            took = run(made, "t", i)
-            grown = memory("VmHWM") - before
-            if took - empty > 0.1:
-                took = min(took, run(made, "t", i), run(made, "t", i))
-            out.append((round(1000 * (took - empty), 1), grown, made, i))
-    print(json.dumps([sorted(out, key=lambda o: -o[0])[:5], sorted(out, key=lambda o: -o[1])[:5]]))
-"""
-
-
-@pytest.mark.benchmark
-def test_one_row_at_the_public_length_takes_little_time_and_memory() -> None:
-    """Beyond the same statement over a row of NULLs: 100 ms and 64 MiB at most, one statement in one process."""
-    count = int(os.environ.get("DPSQL_ROWS", "400"))
-    made = []
-    for seed in range(count):
-        try:
-            with lengths.one_statement():
-                made.append(
-                    to_sql(bound(Composer(seed).text(5) if seed % 2 else Composer(seed).question(4)).node)
-                )
-        except PrivacyError:
-            continue
-    path = str(Path(__file__).parents[2])
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(MEASURE)], input=json.dumps(made), text=True, capture_output=True, check=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-    slow, large = json.loads(done.stdout)
-    print(f"\n{len(made)} of {count} compositions")
-    for took, peak, text, i in [*slow, *large]:
-        print(f"{took:8} ms {peak:5} MiB  row {i}: {text[:300]}")
-    assert slow[0][0] <= 100
-    assert large[0][1] <= 64

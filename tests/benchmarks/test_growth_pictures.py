@@ -16,8 +16,6 @@ SCRIPT = Path(__file__).parents[2] / "notebooks" / "make_growth.py"
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
     spec = importlib.util.spec_from_file_location("make_growth", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
     return made

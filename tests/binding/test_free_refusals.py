@@ -46,7 +46,6 @@ def refuse(session: dpsql.Session, text: str, params: Any = None) -> dpsql.Error
 def marked(error: dpsql.Error) -> str:
     """Return the text above an error's carets."""
     assert error.span is not None
-    assert error.text is not None
     return error.text[slice(*error.span)]
 
 

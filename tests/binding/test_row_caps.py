@@ -173,20 +173,6 @@ def test_explain_names_the_cap_that_helps(con: duckdb.DuckDBPyConnection) -> Non
         assert "The noise is that of 8 rows" in str(session.explain(pasted))
 
 
-def test_explain_says_what_each_cap_changes(con: duckdb.DuckDBPyConnection) -> None:
-    """A cap on all rows that the owner gives is no mistake of units, so no change is called free, and no footer names one."""
-    text = "SELECT WITH DP OPTIONS (max_groups_contributed = {}) k, COUNT(*) AS n FROM t GROUP BY k"
-    with dpsql.connect(con, policy=policy_of((20, 5, None))) as session:
-        said = str(session.explain(text.format(2)))
-        assert "max_rows changes nothing; without max_rows_per_group it would be that of 20" in said
-        assert "without max_groups it would be that of 20" in said
-        assert "Each of these caps could be left out" in str(session.explain(text.format(4)))
-        assert "try max_rows_contributed = 5" in said
-        assert not any("try" in note for note in session.sql(text.format(2)).notes)
-    with dpsql.connect(con, policy=policy_of((8, None, None))) as session:
-        assert "Of these caps" not in str(session.explain("SELECT k, COUNT(*) AS n FROM t GROUP BY k"))
-
-
 @pytest.mark.parametrize("by", ["", " GROUP BY k"])
 def test_quotients_are_means_of_the_same_rows(con: duckdb.DuckDBPyConnection, by: str) -> None:
     """Over random tables at a huge epsilon: no quotient leaves the bounds, and a sum over a count is the mean."""

@@ -445,7 +445,6 @@ def test_the_check_notices_what_is_found_for_too_little(
             patch.setattr(BudgetShare, "delta_part", property(lambda share: share.delta))
         else:
             plan = bound(without_caps.session, text)
-            assert plan is not None
             (block,) = plan.blocks
             search = block.operator
             assert isinstance(search, CapSearch)

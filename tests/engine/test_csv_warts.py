@@ -179,7 +179,6 @@ def count_by_hand(path: Path, options: str) -> dict[str, int]:
 
 def count_as_proposed(path: Path) -> dict[str, int]:
     found = propose_format(Table("t", public=True, source=str(path)), [str(path)])
-    assert found is not None
     table = Table("t", public=True, source=str(path), format=None if found.form == Format() else found.form)
     with duckdb.connect() as con:
         copy_text(con, "t", table, found.types, [str(path)])
@@ -200,7 +199,6 @@ def types_of(tmp_path: Path, data: str) -> tuple[dict[str, object], dict[str, st
     path = tmp_path / "t.csv"
     path.write_text(data)
     found = propose_format(Table("t", public=True, source=str(path)), [str(path)])
-    assert found is not None
     return dict(found.settings), dict(found.types), dict(found.notes)
 
 

@@ -306,33 +306,6 @@ class TestAnswers:
         engine.close()
 
 
-class TestVersion:
-    def test_a_file_that_changes(self, tmp_path: Path, data: pa.Table) -> None:
-        def engine() -> DuckDBEngine:
-            return DuckDBEngine(":memory:", policy(visits("visits.csv", person="BIGINT")), tmp_path)
-
-        (tmp_path / "visits.csv").write_text("person\n1\n")
-        before, dataset = engine().version(), engine().dataset
-        assert engine().version() == before
-        (tmp_path / "visits.csv").write_text("person\n1\n2\n")
-        assert engine().version() != before
-        assert engine().dataset == dataset
-
-    def test_frames_are_known_by_their_rows(self, data: pa.Table) -> None:
-        first, same, other = (
-            DuckDBEngine({"visits": rows}, policy(visits()), Path())
-            for rows in (data, data.slice(0), data.slice(1))
-        )
-        assert first.version() == first.version() == same.version() != other.version()
-
-    def test_tables_of_an_open_connection_are_new_each_time(self, data: pa.Table) -> None:
-        with duckdb.connect() as con:
-            con.register("arrow", data)
-            con.execute("CREATE TABLE visits AS FROM arrow")
-            first, second = (DuckDBEngine(con, policy(visits()), Path()) for _ in range(2))
-            assert first.version() == first.version() != second.version()
-
-
 def test_no_exact_query_calls_a_function_that_the_owner_makes_later() -> None:
     with duckdb.connect() as con:
         con.execute("CREATE SCHEMA other")

@@ -139,24 +139,3 @@ def test_threads_go_with_the_memory_limit(tmp_path: Path) -> None:
     assert threads(memory_limit="300MiB") == 1 == threads(memory_limit="10MiB")
     assert threads(memory_limit="520MiB") == min(2, there)
     assert threads(memory_limit="10MiB", threads=2) == 2
-
-
-SIZES = {
-    "COUNT(DISTINCT)": (12_000_000, 8, 96),
-    "MODE": (12_000_000, 8, 96),
-    "groups of texts": (31_200_000, 16, 256),
-}
-"""Rows, files and MiB of what groups by texts that are nearly all different: DuckDB's own floor is above a tenth."""
-
-
-@pytest.mark.benchmark
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("name", STATEMENTS)
-def test_ten_times_the_memory(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
-    """256 MiB over 2.5 GiB of Parquet (4.2 GB when they are read), as 1 GiB over 10; five times where texts are grouped."""
-    rows, files, limit = SIZES.get(name, (62_400_000, 32, 256))
-    folder = tmp_path_factory.getbasetemp() / f"{rows}"
-    if not folder.exists():
-        folder.mkdir()
-        assert generated(folder, rows, files) > (4.8 if name in SIZES else 9.8) * (limit << 20)
-    asked(folder, rows, limit << 20, [name], 256 << 20)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 import pytest
 
 import dpsql
@@ -118,37 +117,3 @@ def test_a_kept_answer_is_found_whichever_route_it_took(
         with dpsql.connect(tmp_path / "rows.db", policy=policy, ledger=tmp_path / "one.ledger") as session:
             paid.append(session.sql(STATEMENTS[0]).event is not None)
     assert paid == [True, False]
-
-
-@pytest.mark.parametrize(("rows", "little"), [(600, True), (200_000, False)])
-def test_a_file_is_small_by_its_bytes(tmp_path: Path, rows: int, little: bool) -> None:
-    file = tmp_path / "t.parquet"
-    with duckdb.connect() as con:
-        con.execute(f"COPY (SELECT i AS u, hash(i) AS x FROM range({rows}) AS r(i)) TO '{file}'")
-    text = (
-        POLICY.partition("[tables.")[0] + f"[tables.t]\nsource = '{file}'\nprivacy_unit = 'u'\nmax_rows = 3"
-    )
-    with dpsql.connect(policy=dpsql.Policy.loads(text)) as session:
-        engine: Any = inside.engine(session)
-        relation = engine.relation(session.policy.tables["t"])
-        assert engine.reads_little(f"SELECT 1 FROM {relation}", {}) is little
-        file.unlink()  # what is known was known first
-        assert engine.reads_little(f"SELECT 1 FROM {relation}", {}) is little
-
-
-def test_views_frames_and_large_lent_relations_are_not_taken_for_small(
-    con: duckdb.DuckDBPyConnection,
-) -> None:
-    con.execute("CREATE VIEW seen AS FROM t")
-    policy = POLICY + "[tables.seen]\nprivacy_unit = 'u'\nmax_rows = 3\n"
-    with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
-        engine: Any = inside.engine(session)
-        names = {name: engine.relation(table) for name, table in session.policy.tables.items()}
-        assert engine.reads_little(names["t"], {"lent": pa.table({"a": [1]})})
-        assert not engine.reads_little(names["seen"], {})
-        assert not engine.reads_little(names["grown"], {})
-        assert not engine.reads_little(names["t"], {"lent": pa.table({"a": range(40_000)})})
-    frames = {"t": con.sql("FROM t").to_arrow_table(), "grown": con.sql("FROM grown").to_arrow_table()}
-    with dpsql.connect(frames, policy=dpsql.Policy.loads(POLICY)) as session:
-        engine = inside.engine(session)
-        assert not engine.reads_little(engine.relation(session.policy.tables["t"]), {})

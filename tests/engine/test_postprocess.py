@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -161,12 +160,6 @@ def test_casts_that_there_are_are_bound_and_run(finisher: Finisher, item: str) -
     assert finisher.finish(sql, {"b": RELEASED}).num_rows == 2
 
 
-def test_binding_is_quick_and_remembered(finisher: Finisher) -> None:
-    finisher.describe("SELECT n FROM b", {"b": TYPES})
-    finisher._binding.close()  # a second look asks nobody
-    assert finisher.describe("SELECT n FROM b", {"b": TYPES}) == [("n", "BIGINT")]
-
-
 def test_a_clone_has_names_and_no_rows() -> None:
     clone = SchemaReplica(
         [
@@ -199,15 +192,6 @@ def test_a_clone_that_was_put_away_serves_the_same_tables_only_and_keeps_nothing
     again.check("SELECT k FROM lent", {"lent": [("k", "DATE")]})
 
 
-def test_no_more_than_a_few_clones_wait() -> None:
-    made = [SchemaReplica.of([(("memory", "main", f"t{i}"), [("a", "INTEGER")])]) for i in range(6)]
-    for clone in made:
-        clone.put_away()
-    with pytest.raises(duckdb.Error, match="losed"):
-        made[0].shape("SELECT 1", {})
-    assert len(made[-1].shape("SELECT a FROM t5", {})) == 1
-
-
 def test_a_finisher_that_breaks_is_opened_anew(finisher: Finisher) -> None:
     assert finisher._opened is None, "nothing was asked"
     sql = "SELECT beds FROM b JOIN wards USING (ward)"
@@ -220,17 +204,6 @@ def test_a_finisher_that_breaks_is_opened_anew(finisher: Finisher) -> None:
     assert finisher._opened is None
     assert finisher.finish(sql, {"b": RELEASED}, ["wards"]).equals(before)
     assert len(finisher.describe(f"{sql} LIMIT 1", {"b": TYPES}, ["wards"])) == 1
-
-
-def test_queries_share_a_thread_unless_they_run_at_once() -> None:
-    def ask(work: Callable[[], Any]) -> Any:
-        return run_interruptibly(work, lambda: None, threading.Event()).table
-
-    seen = {ask(threading.get_ident) for _ in range(20)}
-    assert len(seen) == 1
-    assert threading.get_ident() not in seen
-    outer, inner = ask(lambda: (threading.get_ident(), ask(threading.get_ident)))
-    assert outer != inner, "a query waits for itself"
 
 
 def test_a_thread_that_waits_holds_nothing_of_its_last_query() -> None:

@@ -101,7 +101,6 @@ def test_its_answers_are_those_of_the_session(finisher: Finisher, monkeypatch: p
     sql = "SELECT repeat('x', n) AS bar, replace(b.k, '''', '-') AS k, h FROM b LEFT JOIN wards USING (k) ORDER BY 1"
     assert finisher.describe(sql, {"b": TYPES}, ["wards"])[0] == ("bar", "VARCHAR")
     apart = finisher.finish(sql, {"b": ROWS}, ["wards"]), finisher.lend(sql, {"b": ROWS}, ["wards"])
-    assert finisher._process is not None
     assert finisher._process._process is not None
     finisher.close()
     finisher._process = None
@@ -140,9 +139,7 @@ def test_errors_are_those_of_the_session(finisher: Finisher) -> None:
 
 def test_a_stop_ends_the_process(finisher: Finisher, monkeypatch: pytest.MonkeyPatch) -> None:
     finisher.finish("SELECT repeat(k, 2) AS a FROM b", {"b": ROWS})
-    assert finisher._process is not None
     process = finisher._process._process
-    assert process is not None
     monkeypatch.setattr(public_sql, "is_stop_requested", lambda: True)
     with pytest.raises(KeyboardInterrupt):
         finisher.finish("SELECT len(lpad('x', 1000000000, 'y')) AS a FROM b", {"b": ROWS})
@@ -151,9 +148,7 @@ def test_a_stop_ends_the_process(finisher: Finisher, monkeypatch: pytest.MonkeyP
 
 def test_closing_ends_the_process(finisher: Finisher) -> None:
     finisher.finish("SELECT repeat(k, 2) AS a FROM b", {"b": ROWS})
-    assert finisher._process is not None
     process = finisher._process._process
-    assert process is not None
     finisher.close()
     assert process.poll() is not None
 

@@ -266,7 +266,6 @@ def test_parquet_files_of_different_types_are_read_as_the_policy_says(tmp_path: 
     (tmp_path / "policy.toml").write_text(policy("*.parquet", TYPES))
     with dpsql.connect(policy=tmp_path / "policy.toml") as session:
         row = session.sql("SELECT COUNT(*), COUNT(amount), SUM(amount), COUNT(kind) FROM visits").fetchone()
-        assert row is not None
         assert (row[0], row[1], round(row[2], 3), row[3]) == (12, 11, 82, 5)
 
 

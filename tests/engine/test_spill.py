@@ -104,7 +104,6 @@ def test_spilled_rows_are_private_also_after_a_kill(data: Path, place: Path, uma
     command = [sys.executable, "-c", CHILD, str(data), str(place)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
     try:
-        assert child.stdout is not None
         assert child.stdout.readline() == b"ready\n"
         while child.poll() is None and not spilled(place):
             time.sleep(0.01)
@@ -202,7 +201,6 @@ def test_a_forked_process_neither_removes_nor_keeps(tmp_path: Path) -> None:
         start_new_session=True,
     )  # fmt: skip
     try:
-        assert sleeper.stdout is not None
         left = Path(sleeper.stdout.readline().decode().strip())
         sleeper.communicate()
         assert left.is_dir()

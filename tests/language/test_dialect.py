@@ -152,7 +152,6 @@ def test_a_word_that_is_a_call_has_its_place(word: str, before: str) -> None:
     """Also behind a text or a name of the same letters, and behind another such call."""
     text = f"SELECT x FROM t WHERE {before.format(word)}{word}"
     (statement,) = parse(text)
-    assert statement.tree is not None
     where = statement.tree.args["where"].this
     start, end = span_of(where.expression if before else where) or (0, 0)
     assert text[start:end] == word

@@ -67,7 +67,6 @@ def test_calls_are_read_however_they_are_written() -> None:
     }  # fmt: skip
     for text, (name, count) in cases.items():
         tree = parse(f"SELECT {text} FROM t")[0].tree
-        assert tree is not None
         call = call_of(tree.expressions[0])
         assert call is not None, text
         assert (call.name, len(call.args)) == (name, count), text

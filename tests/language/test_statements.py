@@ -58,7 +58,6 @@ def test_equal_statements_have_one_spelling() -> None:
 def test_values_become_literals(value: Any, sql: str) -> None:
     assert to_sql(make_literal(value)) == sql
     tree = parse("SELECT a FROM t WHERE b = $value", {"value": value})[0].tree
-    assert tree is not None
     assert tree.find(exp.Placeholder, exp.Parameter) is None
     assert sql in to_sql(tree)
 

@@ -175,7 +175,6 @@ def test_an_answer_is_replayed_after_a_restart(ledger: Ledger, reopen: Reopen) -
     ledger.settle(ticket, TENTH, KeptReleases({"key": b"\x00arrow\xff"}), "released")
     again = reopen()
     stored = again.replay("key")
-    assert stored is not None
     assert (stored.release, stored.statement_id, stored.event) == (b"\x00arrow\xff", 1, TENTH)
     assert again.replay("other") is None
     assert again.state().spent_epsilon == Fraction(1, 10)
@@ -191,7 +190,6 @@ def test_a_large_answer_is_written_piece_by_piece(
         release = bytes((7 * i + turn) % 251 for i in range(size))
         ledger.settle(ledger.reserve(TENTH, "q"), TENTH, KeptReleases({"key": release}), "released")
     stored = reopen().replay("key")
-    assert stored is not None
     assert stored.release == release
 
 
@@ -211,7 +209,6 @@ def test_a_fresh_answer_takes_the_place_of_the_old(ledger: Ledger) -> None:
     for release in (b"first", b"second"):
         ledger.settle(ledger.reserve(TENTH, "q"), TENTH, KeptReleases({"key": release}), "released")
     stored = ledger.replay("key")
-    assert stored is not None
     assert (stored.release, stored.statement_id) == (b"second", 2)
     assert ledger.state().spent_epsilon == Fraction(2, 10)
 

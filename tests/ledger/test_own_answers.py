@@ -52,7 +52,6 @@ def ask(ledger: Ledger, key: str, event: Event, *, fresh: bool = False) -> str:
 def spent(ledger: Ledger) -> tuple[Fraction, Fraction]:
     """Return what was spent of the whole, and of the analyst's share."""
     state = ledger.state()
-    assert state.whole is not None
     return state.whole.spent_epsilon, state.spent_epsilon
 
 
@@ -114,7 +113,6 @@ def test_what_is_drawn_and_what_is_shown_again_are_charged_together_or_not_at_al
         ada, cy = root.for_analyst("ada"), root.for_analyst("cy")
         ask(ada, "one", most)
         stored = cy.replay("one")
-        assert stored is not None
         assert stored.debit == most
         debit = {"one": hash_release(stored.release)}
         count = root.count
@@ -130,7 +128,6 @@ def test_what_is_drawn_and_what_is_shown_again_are_charged_together_or_not_at_al
         assert (entry.event, entry.debit, entry.outcome) == (ticket.event, most, "failed")
         assert entry.charge(cy.accountant) == "ε=0.25 and ε=0.75 of the share"
         again = cy.replay("one")
-        assert again is not None
         assert again.debit is None
     verify_ledger(path)
 
@@ -144,7 +141,6 @@ def test_each_block_is_debited_for_its_own_loss_and_once(path: Path) -> None:
         kept = KeptReleases({key: key.encode() for key in parts}, {}, parts)
         ada.settle(ada.reserve(whole, "both"), whole, kept, "released")
         stored = bob.replay("two")
-        assert stored is not None
         assert stored.debit == parts["two"]
         shown = {"two": hash_release(b"two")}
         assert bob.debit("two", shown) == 2
@@ -186,7 +182,6 @@ def test_a_changed_or_forged_debit_shows(path: Path) -> None:
         )
     with Ledger.open(path, rules(), "d", "cy") as cy:
         stored = cy.replay("k")
-        assert stored is not None
         assert stored.debit is not None  # a note in the side file is no debit
     with pytest.raises(LedgerError, match="has no such debit"):
         verify_ledger(path)
@@ -276,7 +271,6 @@ def sessions(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[d
 
 def left(session: dpsql.Session) -> tuple[Fraction, Fraction]:
     state = session.budget()
-    assert state.whole is not None
     return state.whole.left_epsilon, state.left_epsilon
 
 
@@ -342,7 +336,6 @@ def test_answers_in_memory_are_closed_with_their_ledger() -> None:
     store = AnswerStore(None)
     store.put({"key": b"answer"}, 1)
     connection = store._connection
-    assert connection is not None
     store.close()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         connection.execute("SELECT 1")

@@ -256,7 +256,6 @@ def test_totals_in_two_columns(steps: str, accepted: bool) -> None:
 def test_the_claims_are_made_of_the_noise(session: dpsql.Session) -> None:
 
     plan = inside.planned(session, "SELECT note, COUNT(*) AS n FROM visits GROUP BY note")
-    assert plan is not None
     (claimed, *_) = list_claims(plan.blocks[0].operator)
     assert claimed.claim == SumsClaim(
         ("k0",), (("p0", SensitivityClaim(3, 2)), ("units", SensitivityClaim(1, 2))), True

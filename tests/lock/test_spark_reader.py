@@ -209,7 +209,6 @@ def test_a_nearest_row_is_known_by_all_of_its_parts(neighbours: Neighbours, patt
 def test_the_gate_refuses_what_an_engine_would_run_instead(neighbours: Neighbours) -> None:
     plan, session = neighbours.plan(GROUPED), neighbours.session
     gate = inside.gate(session)
-    assert plan is not None
     (block,) = plan.blocks
     operator: Any = block.operator
     text = gate.exact(operator.query, {})

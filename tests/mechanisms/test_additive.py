@@ -155,7 +155,6 @@ def test_the_count_of_a_mean_shows_whether_a_group_has_rows() -> None:
     data = {"k": [1, 2], "n": [0, 10_000], "s": [100_000, 0]}  # no database has this first group
     release = operator.release(reading(pa.table(data)), Entropy())
     found = operator.find_filled(release, ("k",), 1e-9)
-    assert found is not None
     assert dict(zip(release.table.column("k").to_pylist(), found.tolist(), strict=True)) == {
         1: False,
         2: True,
@@ -323,21 +322,6 @@ def test_weighed_moments_are_those_of_rows() -> None:
     told = Mean("m", s, n, *shape, 16).sentences(0.9)
     assert "scale 1.5625e-11 " in told[0]
     assert "scale 6.25e-11 " in told[1]
-
-
-def test_sentences_name_every_statistic() -> None:
-    said = Aggregation("q", (), ALL).sentences(0.9)
-    assert len(said) == 1 + 1 + 2 + 3
-    assert said[0].startswith("n: the count has discrete Laplace noise of scale 1e-06")
-    selected = Aggregation("q", ("k",), ALL, GroupSelector("u", Fraction(1), Fraction(1, 10**5))).sentences(
-        0.9
-    )
-    assert "above one half from 12" in selected[0]
-
-
-def test_unknown_kind_of_variance() -> None:
-    with pytest.raises(ValueError, match="var_pop"):
-        Variance("v", Q, S, N, Fraction(1), Fraction(0), (Fraction(0), Fraction(1)), "kurtosis")
 
 
 class TestParts:

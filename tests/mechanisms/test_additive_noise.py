@@ -169,14 +169,3 @@ def test_floats_and_empty_declarations_are_refused() -> None:
         GaussianNoise.calibrate(Fraction(1), Fraction(0), 1, 1)
     with pytest.raises(ValueError, match="must be"):
         GaussianNoise(Fraction(0), 1, 1, Fraction(1), Fraction(1, 2))
-
-
-def test_sentences_speak_in_units() -> None:
-    assert LaplaceNoise(Fraction(1, 10), 2).sentence(0.95, Fraction(4)) == (
-        "discrete Laplace noise of scale 5 (ε=0.1); within ±15 with 0.95 probability"
-    )
-    said = GaussianNoise(Fraction(10), 1, 2, Fraction(1), Fraction(1, 10**6)).sentence(0.95)
-    assert said == (
-        "rounded Gaussian noise of deviation 10 (ε=1, δ=1e-06, over 2 groups); "
-        "within ±20 with 0.95 probability"
-    )

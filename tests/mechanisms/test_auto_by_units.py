@@ -86,7 +86,6 @@ def test_false_bounds_have_a_computed_chance() -> None:
     laws = {1: one, 2: two, 4: np.convolve(two, two)}
     chance = 0.0
     for ladder in search.ladders:
-        assert ladder is not None
         for window, threshold in zip(laws, ladder.list_thresholds(search.scale), strict=True):
             law = laws[window]
             middle = len(law) // 2

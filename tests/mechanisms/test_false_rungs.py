@@ -57,7 +57,6 @@ def test_promises(epsilon: str, rows: int) -> None:
         chance = Fraction(0)
         scale = rows / (Fraction(epsilon) * SEARCH)
         for ladder in part.ladders:
-            assert ladder is not None
             first = ladder.list_thresholds(scale)[0]
             chance += ladder.doubt
             # One rung without rows reaches its threshold with probability p**k / (1 + p).
@@ -126,7 +125,6 @@ def test_no_false_rung(shape: str, releases: int) -> None:
     farther, stray = 0, 0
     for _ in range(releases):
         found = search.find([none, counts], entropy)
-        assert found is not None
         assert found[1] <= Fraction(2) ** (LOWEST + supported - 1 + BEYOND)
         farther += found[1] > Fraction(2) ** (LOWEST + supported)
         stray += found[0] > 0

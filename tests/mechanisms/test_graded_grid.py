@@ -116,7 +116,6 @@ def test_where_it_is_no_finer_there_is_none() -> None:
     assert GradedGrid.refine(Fraction(1), 0, 120, Fraction(1)) is None  # whole numbers
     assert GradedGrid.refine(Fraction(100), 0, 120, Fraction(1, 100)) is None  # cents
     coarse = GradedGrid.refine(Fraction(1, 1024), 0, 10**6, Fraction(1))
-    assert coarse is not None
     assert 1 / (coarse.steps * 8**coarse.levels) <= 1 < 1 / (coarse.steps * 8 ** (coarse.levels - 1))
     with pytest.raises(ValueError, match="finer level"):
         GradedGrid(steps, 0, 1, 0)

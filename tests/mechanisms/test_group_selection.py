@@ -40,7 +40,6 @@ LOSSES = [
 
 def chances(epsilon: Fraction, delta: Fraction) -> list[Fraction]:
     table = compute_keep_probabilities(epsilon, delta)
-    assert table is not None
     return [Fraction(p, table[-1]) for p in table]
 
 

@@ -150,7 +150,6 @@ def test_other_software_agrees(k: int) -> None:
                 float(noise.sigma), noise.sensitivity, value_discretization_interval=1e-3
             )
             discrete = made if discrete is None else discrete.compose(made)
-    assert discrete is not None
     assert discrete.get_epsilon_for_delta(float(TINY)) == pytest.approx(1.0, abs=2e-2)
 
 
@@ -226,7 +225,6 @@ def test_blocks_that_are_declared_together_are_calibrated_together() -> None:
     assert event.basic == (Fraction(4), 2 * TINY)
     assert float(event.mu) == pytest.approx(float(gaussian_mu(Fraction(4), 2 * TINY)), rel=1e-8)
     inner = made[2].aggregation if isinstance(made[2], Together) else None
-    assert inner is not None
     noises = [s.noise for s in inner.statistics]
     assert [n.share for n in noises if isinstance(n, JointGaussianNoise)] == [Fraction(1, 4), Fraction(1, 2)]
     for before, after in zip(

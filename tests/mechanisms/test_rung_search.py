@@ -193,7 +193,6 @@ def test_a_sign_without_a_sure_rung_goes_no_farther_than_the_other() -> None:
 def test_a_bound_is_at_most_three_rungs_beyond_a_sure_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows four rungs beyond, all but sure, count for nothing; with a fourth rung, the control, they draw the bound there."""
     made = search(0, 20, epsilon=ONE, doubt=Fraction(1, 10**6))
-    assert made.ladders[1] is not None
     noisy = [0] * 20
     noisy[7], noisy[11] = 5000, made.ladders[1].list_thresholds(made.scale)[0] - 1
     assert made.ladders[1].find_certain(noisy, made.scale) == 8
@@ -231,7 +230,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_error_is_near_that_of_the_best_bound(shape: str) -> None:
-    """Compare in short, with what is known of the error given the bounds; in long: tests/accuracy/test_bounds.py."""
+    """Compare with what is known of the error given the bounds."""
     values, entropy = SHAPES[shape], fixed(f"near {shape}")
     doubt = Fraction(1, 16 * 10**9)
     ladders = (Ladder(-30, 64, doubt), Ladder(-30, 64, doubt))
@@ -245,7 +244,6 @@ def test_the_error_is_near_that_of_the_best_bound(shape: str) -> None:
     best, errors = hindsight(values), []
     for _ in range(60):
         found = made.find(counts, entropy)
-        assert found is not None
         errors.append(expect(values, float(found[0]), float(found[1]), 1.25))
     # One table of each shape: where its largest values lie by chance is known in hindsight only.
     assert float(np.mean(errors)) < (2.2 if shape in ("heavy tails", "lognormal") else 1.5) * best

@@ -17,7 +17,7 @@ import dpsql
 from dpsql.lock.tree import Unproved
 from dpsql.mechanisms import unit_parts
 from dpsql.mechanisms.aggregation import Aggregation
-from dpsql.mechanisms.base import Operator, OutOfMemory, Reader, bind_parameters, watch_progress
+from dpsql.mechanisms.base import OutOfMemory, Reader, bind_parameters
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
 from tests.support.parts import count_parts
@@ -134,18 +134,6 @@ def test_a_part_that_is_forgotten_is_seen(session: dpsql.Session, monkeypatch: p
     assert totals(operator, lack_memory(reader, lambda sql: ">> 58" not in sql)) != wanted
 
 
-def test_later_parts_are_smaller_where_the_first_did_fit(session: dpsql.Session) -> None:
-    operator, reader = plan(session, STATEMENTS[3])
-    wanted, seen = totals(operator, reader), []
-
-    def fails(sql: str) -> bool:
-        seen.append(count_parts(sql))
-        return seen[-1] == 64 or len(seen) == 4
-
-    assert totals(operator, lack_memory(reader, fails)) == wanted
-    assert seen[:6] == [64, 16, 16, 16, 4, 4]
-
-
 @pytest.mark.parametrize(
     ("statement", "room", "rows", "sizes"),
     [
@@ -172,29 +160,8 @@ def test_one_part_tells_whether_all_fit(
     assert seen == sizes
 
 
-def test_a_sample_that_does_not_fit(session: dpsql.Session) -> None:
-    """Smaller parts than it there are not: what failed for want of memory may end when it is asked again."""
-    operator, reader = plan(session, STATEMENTS[0])
-    wanted, seen = totals(operator, reader), []
-
-    def fails(sql: str) -> bool:
-        seen.append(count_parts(sql))
-        return len(seen) == 1 or seen[-1] > 4
-
-    scarce = replace(lack_memory(reader, fails), room=1, rows=lambda sql: 900)
-    assert totals(operator, scarce) == wanted
-    assert seen == [1, 16, *[4] * 16]
-
-
 def test_nothing_fits(session: dpsql.Session) -> None:
     operator, reader = plan(session, STATEMENTS[0])
-    with pytest.raises(OutOfMemory):
-        totals(operator, lack_memory(reader, lambda sql: True))
-
-
-def test_rows_as_units_have_no_parts_without_groups(session: dpsql.Session) -> None:
-    operator, reader = plan(session, "SELECT COUNT(*) FROM plain")
-    assert not operator.unit_parts
     with pytest.raises(OutOfMemory):
         totals(operator, lack_memory(reader, lambda sql: True))
 
@@ -204,21 +171,6 @@ def test_rows_as_units_are_read_in_parts_of_their_groups(session: dpsql.Session)
     wanted = totals(operator, reader)
     assert len(wanted) > 100
     assert totals(operator, lack_memory(reader, lambda sql: count_parts(sql) > 16)) == wanted
-
-
-@pytest.mark.parametrize(
-    ("text", "room", "spills"),
-    [
-        ("SELECT y, COUNT(*) FROM t GROUP BY y", 10**6, True),
-        ("SELECT note, COUNT(*) FROM t GROUP BY note", 2, False),
-    ],
-)
-def test_groups_that_are_not_merged(session: dpsql.Session, text: str, room: int, spills: bool) -> None:
-    """Doubles, of which the zeros of two signs are one group there and two here; and more groups than fit memory."""
-    operator, reader = plan(session, text)
-    scarce = replace(lack_memory(reader, lambda sql: count_parts(sql) == 64), room=room)
-    with pytest.raises(OutOfMemory):
-        totals(operator, scarce if spills else replace(scarce, spill=None))
 
 
 @pytest.mark.parametrize("text", [MANY, STATEMENTS[4]])
@@ -250,21 +202,6 @@ def test_groups_beyond_memory_are_added_up_on_disk(session: dpsql.Session, tmp_p
     assert not folder.exists()
 
 
-def test_a_full_disk_is_want_of_memory(session: dpsql.Session, tmp_path: Path) -> None:
-    """Its files are removed, and the error is the engine's own."""
-    operator, reader = plan(session, MANY)
-
-    def stream(sql: str, lent: Mapping[str, pa.Table]) -> Iterator[pa.Table]:
-        if count_parts(sql) == 64:
-            raise OutOfMemory("no room")
-        yield reader.execute(sql, lent)
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(OutOfMemory):
-        totals(operator, replace(reader, stream=stream, spill=lambda: tmp_path))
-    assert not tmp_path.exists()
-
-
 @pytest.mark.parametrize("statement", [3, 4])
 def test_each_part_of_the_groups_is_read_once(
     session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, statement: int
@@ -274,15 +211,6 @@ def test_each_part_of_the_groups_is_read_once(
     tables = list(operator._totals(lack_memory(reader, lambda sql: count_parts(sql) > 4), Entropy()))
     assert len(tables) == unit_parts.PARTS
     assert sum(table.num_rows > 0 for table in tables) > 1
-
-
-def test_no_progress_tells_that_parts_were_read(session: dpsql.Session) -> None:
-    """The number of units and rows decides that they are."""
-    operator, reader = plan(session, STATEMENTS[0])
-    seen: list[tuple[int, int]] = []
-    with watch_progress(lambda done, steps: seen.append((done, steps))):
-        totals(operator, lack_memory(reader, lambda sql: count_parts(sql) == 64))
-    assert not seen
 
 
 @pytest.mark.parametrize("text", [STATEMENTS[2], STATEMENTS[3]])
@@ -340,11 +268,3 @@ def test_a_forged_part_is_not_read(session: dpsql.Session, name: str) -> None:
     reader = bind_parameters(session._pipeline.reader({}, forged), {"salt": 2026})
     with pytest.raises(Unproved):
         totals(forged, lack_memory(reader, lambda sql: count_parts(sql) == 64 and "<" not in sql))
-
-
-def test_plans_are_equal_whatever_their_parts(session: dpsql.Session) -> None:
-    """The text is no part of what a plan is: EXPLAIN, the price and stored answers do not know it."""
-    operator, _ = plan(session, STATEMENTS[0])
-    assert isinstance(operator, Operator)
-    assert replace(operator, unit_parts="") == operator
-    assert operator.unit_parts not in operator.checked

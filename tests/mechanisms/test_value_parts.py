@@ -6,14 +6,12 @@ import random
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.engine.duckdb import estimate_rows
 from dpsql.lock.tree import Unproved
 from dpsql.mechanisms.aggregation import Together
 from dpsql.mechanisms.base import OutOfMemory, Reader, bind_parameters
@@ -130,20 +128,6 @@ def test_nothing_fits(session: dpsql.Session) -> None:
         count(part, watch(reader, 0, []))
 
 
-@pytest.mark.parametrize(
-    ("room", "rows", "reads"),
-    [(100, 900, 1), (40, 900, 1 + 1), (25, 900, 1 + 4), (25, 10, 1), (0, 900, 1)],
-)
-def test_the_sketch_decides_what_is_read(session: dpsql.Session, room: int, rows: int, reads: int) -> None:
-    """Of some 360 texts: none is asked for where rows fit; parts are read at once where the texts do not."""
-    part, reader = plan(session, STATEMENTS[0])
-    wanted, seen = count(part, reader), []
-    scarce = replace(watch(reader, 64, seen), room=room, rows=lambda sql: rows)
-    assert count(part, scarce) == wanted
-    assert len(seen) == reads
-    assert ("APPROX" in seen[0]) == (reads > 1)
-
-
 FORGED = {
     "a row more": (r"lag\(u, 3\)", "lag(u, 4)"),
     "others' rows": (r'NOT "base"."who" IS NULL|"dpsql_table_1"."dpsql_unit" IS NOT NULL', "1 = 1"),
@@ -161,39 +145,3 @@ def test_a_forged_part_is_not_read(session: dpsql.Session, name: str) -> None:
     assert hits, part.parts
     with pytest.raises(Unproved):
         count(replace(part, parts=forged), watch(reader, 16, []))
-
-
-def test_plans_are_equal_whatever_their_parts(session: dpsql.Session) -> None:
-    part, _ = plan(session, STATEMENTS[0])
-    assert replace(part, parts="", probe="") == part
-    assert part.parts not in part.query
-
-
-def test_rows_of_every_source_are_estimated(tmp_path: Path) -> None:
-    """Without a row being read: of a table and of a footer right, of text at random, of what is not there nothing."""
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE t AS SELECT i, i::VARCHAR AS v FROM range(5000) AS s(i)")
-        for kind in ("parquet", "csv"):
-            con.execute(f"COPY t TO '{tmp_path / f't.{kind}'}'")
-
-        def estimate(relation: str) -> int:
-            return estimate_rows(lambda sql: con.execute(sql).fetchall(), relation)
-
-        assert estimate("t") == 5000
-        assert estimate(f"read_parquet('{tmp_path / 't.parquet'}')") == 5000
-        assert 500 < estimate(f"read_csv('{tmp_path / 't.csv'}')") < 50_000
-        assert estimate("nothing") == 0
-
-
-@pytest.mark.parametrize("rows", [100, 50_000])
-def test_an_engine_estimates_what_a_text_names(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of tables that may be large alone, so that a small query is not kept waiting."""
-    monkeypatch.setattr("dpsql.engine.base.LITTLE_ROWS", 30_000)
-    with duckdb.connect() as con:
-        con.execute(f"CREATE TABLE t AS SELECT i AS who, i AS ward, i AS note FROM range({rows}) AS s(i)")
-        policy = dpsql.Policy.loads(POLICY.replace("""ward = { values = ["A", "B", "it's"] }""", ""))
-        with dpsql.connect(con, policy=policy) as session:
-            part, reader = plan(session, STATEMENTS[0])
-            assert reader.estimate_rows(part.query) == (rows if rows > 30_000 else 0)
-            assert reader.estimate_rows("SELECT 1 AS one") == 0
-            assert replace(reader, room=0).estimate_rows(part.query) == 0

@@ -140,7 +140,6 @@ def test_what_is_todo_declares_nothing() -> None:
     write_parquet(ROWS)
     policy = Policy.loads(init_policy("visits.parquet").text)
     table = policy.table("visits")
-    assert table is not None
     assert (table.max_rows, table.max_groups, table.columns["amount"].bounds) == (None, None, None)
     assert TODO not in policy.dumps()
     with pytest.raises(PolicyError, match="bounds"):
@@ -252,7 +251,6 @@ def test_a_database_that_another_process_writes_is_called_locked() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
-        assert other.stdout is not None
         other.stdout.readline()
         Path("p.toml").write_text('[budget]\nepsilon = 1\n[tables.visits]\nprivacy_unit = "patient_id"\n')
         for ask in (lambda: init_policy(path), lambda: dpsql.connect(path, policy="p.toml")):

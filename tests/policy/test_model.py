@@ -90,7 +90,6 @@ def test_a_policy_says_what_it_says() -> None:
     assert policy.budget == Budget(3, 1e-6, "gdp", 1, Fraction(1, 10))
     assert policy.budget.delta == Fraction(1, 10**6)
     visits = policy.table("VISITS")
-    assert visits is not None
     assert (visits.max_rows, visits.max_rows_per_group, visits.max_groups) == (None, 20, 3)
     assert visits.source == "visits.parquet"
     assert visits.columns["Amount"].bounds == (Fraction(0), Fraction(2001, 4))
@@ -290,7 +289,6 @@ def test_what_is_wrong_is_shown(text: str, sentence: str, meant: str | None, hin
     error = refused(text)
     assert sentence in error.message
     if meant is not None:
-        assert error.text is not None
         assert error.span is not None
         assert error.text[slice(*error.span)] == meant
     if hint is not None:

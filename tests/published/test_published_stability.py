@@ -109,7 +109,6 @@ def test_ranges_and_their_bins(case: Case) -> None:
             assert bounds is None
         else:
             k = case[f"bin{which}"] - (0 if which == 1 else Fraction(1, 2))
-            assert bounds is not None
             assert math.log2(bounds[0]) == pytest.approx(float(k))
             assert bounds[1] == 2 * bounds[0]
             assert bounds[0] <= spread < bounds[1]

@@ -32,7 +32,6 @@ def test_the_types_are_those_of_the_answer(session: dpsql.session.session.Sessio
     described = session.describe(text)
     assert (session.budget().sentence, len(session.ledger())) == before
     result = session.sql(text)
-    assert described.schema is not None
     assert described.schema.equals(result.table.schema), (described.schema, result.table.schema)
     assert described.price == ("" if result.loss == "no charge" else result.loss)
     assert session.describe(text).price == "", "what is stored is free"
@@ -122,7 +121,6 @@ def test_ends_of_intervals_are_columns_on_request(session: dpsql.session.session
         described, wide = session.describe(text).schema, session.sql(text)
     finally:
         session.sql("RESET intervals")
-    assert described is not None
     assert described.equals(wide.table.schema), (described, wide.table.schema)
     assert set(plain.columns) <= set(wide.columns)
     for name, pairs in plain.intervals.items():

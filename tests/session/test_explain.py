@@ -75,7 +75,6 @@ def test_an_answer(session: Session) -> None:
     assert "n: count the rows" in bounded, "by the names of the statement"
     cost = part(why, "Where the cost comes from")
     assert f"It lost {result.loss}" in cost
-    assert result.event is not None
     told = re.findall(r"(?:(\d+) times )?ε=([\d.]+): ", cost)
     assert sum(Fraction(e) * int(n or 1) for n, e in told) == result.event.basic[0], (
         "the parts add up to the whole"
@@ -91,7 +90,6 @@ def test_what_it_advises_is_what_explain_says(session: Session) -> None:
     advice = part(session.why(), "What would be cheaper or more exact")
     for epsilon, words in (("2", "for twice the cost"), ("0.5", "for half the cost")):
         explained = session.explain(text.format(epsilon)).errors
-        assert explained is not None
         own = explained.rows[0][1][explained.epsilons.index(explained.own)]
         assert f"ε={epsilon}, {words}: n within ±{own:.4g} instead of" in advice
 
@@ -99,7 +97,6 @@ def test_what_it_advises_is_what_explain_says(session: Session) -> None:
 def test_equal_blocks_are_one_draw_and_one_cost(session: Session) -> None:
     text = "SELECT (SELECT COUNT(*) FROM visits) - (SELECT COUNT(*) FROM visits) AS d"
     errors = session.explain(text).errors
-    assert errors is not None
     assert len(errors.rows) == 1
     assert errors.own == Fraction(session.sql(text).event.basic[0])  # type: ignore[union-attr]
     advice = part(session.why(), "What would be")
@@ -218,8 +215,6 @@ def test_it_holds_nothing_that_was_not_paid_for(session: Session) -> None:
     with pytest.raises(Error):
         session.sql(f"SELECT nothing FROM visits WHERE city = 'Nowhere-{SECRET}'")
     asked = session._pipeline.last
-    assert asked is not None
-    assert asked.error is not None
     assert asked.error.__traceback__ is None
     assert asked.error.__context__ is None
     result = session.sql("SELECT WITH DP OPTIONS (epsilon = 5) city, COUNT(*) AS n FROM visits GROUP BY city")

@@ -6,12 +6,10 @@ import datetime
 import re
 import shutil
 import sqlite3
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +19,6 @@ import pytest
 import dpsql
 from dpsql.cli import main
 from dpsql.ledger import answers
-from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.state_files import place_side_file
 from dpsql.ledger.upkeep import forget_before, verify_ledger
 from dpsql.session import releases
@@ -525,88 +522,6 @@ def test_each_night_pays_for_its_own_day(folder: Path, path: Path) -> None:
             assert shown["next_refresh"] == "nothing"
     assert [len(found) for found in answers] == [1, 2, 3, 4]
     assert all(abs(answers[-1][datetime.date(2025, 1, night)] - 100 * night) < 30 for night in range(1, 5))
-
-
-# -- killed at each line ----------------------------------------------------------------------------------------------
-
-
-class Killed(BaseException):
-    """Ends a refresh as a kill would: no handler of Exception sees it."""
-
-
-FILES = (
-    "/ledger/ledger.py",
-    "/ledger/answers.py",
-    "/ledger/store.py",
-    "/session/releases.py",
-    "/session/session.py",
-    "/session/pipeline.py",
-)
-
-
-class Killer:
-    """Raises at the ``at``-th line of these files."""
-
-    def __init__(self, at: int) -> None:
-        self.at, self.seen = at, 0
-
-    def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
-        if not frame.f_code.co_filename.endswith(FILES):
-            return None
-        if event == "line":
-            self.seen += 1
-            if self.seen == self.at:
-                raise Killed
-        return self
-
-
-def refresh_killed(session: dpsql.Session, at: int) -> bool:
-    """Refresh, killed at a line; return whether it had so many lines."""
-    killer = Killer(at)
-
-    def refresh() -> None:
-        sys.settrace(killer)
-        with suppress(Killed):
-            session.sql("REFRESH RELEASE daily", fresh=True)
-        sys.settrace(None)
-
-    thread = threading.Thread(target=refresh)
-    thread.start()
-    thread.join()
-    session.account.close()  # the end of a process releases its files
-    return killer.seen >= at
-
-
-@pytest.mark.parametrize("step", [401, 31])
-def test_a_kill_at_any_line(opened: Open, path: Path, step: int) -> None:
-    policy = POLICY.replace("epsilon = 10\n", "epsilon = 100000\n", 1)
-    opened(policy=policy).sql(DAILY)
-    at, published = 1, 0
-    while True:
-        ledger = Ledger.read(path)
-        old, paid = ledger.find_release("daily"), ledger.state().spent_epsilon
-        session = opened(policy=policy)
-        if not refresh_killed(session, at):
-            break
-        now, charged = ledger.find_release("daily"), ledger.state().spent_epsilon - paid
-        assert old is not None
-        assert now is not None
-        assert charged in (0, 1)
-        assert now.definition == old.definition
-        assert now.answer == old.answer or charged == 1, "an answer that nobody paid for"
-        published += now.answer != old.answer
-        again = opened(policy=policy)
-        drawn = again.sql(COUNT).fetchall()  # free where the answer was stored
-        assert again.sql("REFRESH RELEASE daily").loss == "no charge"
-        assert again.sql("FROM daily").fetchall() == drawn
-        again.close()
-        session.close()
-        assert ledger.state().spent_epsilon - paid <= charged + 1
-        verify_ledger(path)
-        ledger.close()
-        at += step
-    assert at > 400
-    assert published or step > 1
 
 
 def test_a_put_that_fails_leaves_the_earlier_answer(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,6 @@ def fold(session: Session, nights: int) -> dict[int, list[list[Event]]]:
     days = {FIRST.toordinal() + night: [] for night in range(nights)}
     for entry in session.ledger():
         assert entry.outcome == "released"
-        assert entry.event is not None
         body: Any = entry.event.to_json()
         for day, lost in days.items():
             if parts := [*project(body, day)]:
@@ -130,7 +129,6 @@ def simulate(
             opened = opened or dpsql.connect(con, policy=dpsql.Policy.loads(POLICY.format(accountant)))
             for text in list_statements(morning, statements):
                 opened.sql(text)
-        assert opened is not None
         held, found = opened.account.accountant, fold(opened, nights)
         for events in found.values():
             spent = held.start

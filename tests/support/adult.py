@@ -1,13 +1,9 @@
-"""The persons of UCI's Adult (Becker and Kohavi 1996, CC BY 4.0): how many there are of each age, and of each kind.
+"""The persons of UCI's Adult (Becker and Kohavi 1996, CC BY 4.0): how many there are of each age.
 
-Both are counts of the rows of ``adult.data`` (32,561 persons, MD5 5d7c39d7b8804f071cdd1f2a7c460872).
+Counts of the rows of ``adult.data`` (32,561 persons, MD5 5d7c39d7b8804f071cdd1f2a7c460872).
 """
 
 from __future__ import annotations
-
-from pathlib import Path
-
-import duckdb
 
 ADULT_AGES = (
     395, 550, 712, 753, 720, 765, 877, 798, 841, 785, 835, 867, 813, 861, 888, 828, 875, 886, 876, 898, 858, 827, 816, 794, 808,
@@ -15,25 +11,3 @@ ADULT_AGES = (
     151, 120, 108, 89, 72, 67, 64, 51, 45, 46, 29, 23, 22, 22, 20, 12, 6, 10, 3, 1, 1, 3, 0, 43,
 )  # fmt: skip
 """The persons by age from 17 on, 32,561 in all."""
-
-ADULT_VALUES: dict[str, tuple[str, ...]] = {
-    "sex": ("Female", "Male"),
-    "income": ("<=50K", ">50K"),
-    "race": ("Amer-Indian-Eskimo", "Asian-Pac-Islander", "Black", "Other", "White"),
-    "relationship": ("Husband", "Not-in-family", "Other-relative", "Own-child", "Unmarried", "Wife"),
-    "marital_status": (
-        "Divorced", "Married-AF-spouse", "Married-civ-spouse", "Married-spouse-absent", "Never-married", "Separated", "Widowed",
-    ),
-    "workclass": (
-        "?", "Federal-gov", "Local-gov", "Never-worked", "Private", "Self-emp-inc", "Self-emp-not-inc", "State-gov",
-        "Without-pay",
-    ),
-}  # fmt: skip
-"""All values of six columns. ``adult_persons.csv`` has their places here, and how many persons have these values."""
-
-
-def make_persons(con: duckdb.DuckDBPyConnection) -> None:
-    """Make the table ``adult`` of all persons, a row for each, with the six columns."""
-    counted = Path(__file__).with_name("adult_persons.csv")
-    columns = ", ".join(f"{list(values)}[{name} + 1] AS {name}" for name, values in ADULT_VALUES.items())
-    con.execute(f"CREATE TABLE adult AS SELECT {columns} FROM read_csv('{counted}'), range(persons)")

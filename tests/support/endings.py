@@ -333,7 +333,6 @@ def _family(kind: str) -> str:
     if kind.endswith("]"):
         return "list of " + _family(kind[: kind.rindex("[")])
     word = re.match("[A-Z]*", kind)
-    assert word is not None
     return {"ENUM": "text", "VARCHAR": "text", "UUID": "text", "STRUCT": "struct", "MAP": "map"}.get(
         word[0], "time" if "TIME" in kind or kind == "DATE" else kind if word[0] in _APART else "number"
     )

@@ -122,7 +122,6 @@ def plain_of(case: Case) -> str:
     if "seen" not in case.keys:
         return tree.sql(dialect="duckdb")
     select = tree if isinstance(tree, exp.Select) else tree.find(exp.Select)
-    assert select is not None
     two = sqlglot.parse_one(f"COUNT(DISTINCT {case.keys['seen']}) > 1", dialect="duckdb")
     having = select.args.get("having")
     select.set("having", exp.Having(this=exp.and_(having.this, two) if having else two))

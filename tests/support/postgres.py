@@ -20,7 +20,6 @@ class PostgresServer(ServerProcess):
 
     def __init__(self, policy: Path, *arguments: str, pg: str = "127.0.0.1:0") -> None:
         super().__init__(policy, "--pg", pg, *arguments)
-        assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline().rpartition(":")[2])
 
     def make_url(self, name: str = "ada") -> str:

@@ -115,7 +115,6 @@ class ServerProcess:
             [*(command or [sys.executable, "-m", "dpsql.cli"]), "serve", "--policy", str(policy), "--listen", listen, *arguments],
             stdout=subprocess.PIPE, stderr=self._log, text=True, env=known,
         )  # fmt: skip
-        assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("listening on "), (line, self.log_path.read_text())
         self.url = line.split()[-1]
@@ -149,7 +148,6 @@ class ServerProcess:
         if self.process.poll() is None:
             self.process.send_signal(number)
         status = self.process.wait(seconds)
-        assert self.process.stdout is not None
         self.process.stdout.close()
         self._log.close()
         return status

@@ -86,47 +86,20 @@ def test_gaussian_noise_of_a_count_fits_too(session: dpsql.Session) -> None:
     assert found.event.basic[0] < 1
 
 
-def test_it_is_explained(session: dpsql.Session) -> None:
-    text = str(
-        session.explain("SELECT WITH DP OPTIONS (error = 5, epsilon = 2) COUNT(*) AS n, AVG(age) AS a FROM t")
-    )
-    assert "n: ±5 at 0.95 confidence takes ε=0.5" in text or "COUNT(*)" in text
-    assert "Noise is reduced step by step until every interval ends within 5 of its value" in text
-    assert "Would cost at most ε=2" in text
-
-
 @pytest.mark.parametrize(
-    ("text", "message", "hint"),
+    ("text", "message"),
     [
-        ("OPTIONS (error = 1, epsilon = 0.1) COUNT(*) FROM t", "takes ε=", "write epsilon = "),
-        ("OPTIONS (error = 0, epsilon = 1) COUNT(*) FROM t", "above 0", None),
-        ("OPTIONS (error = 1, epsilon = 1) MEDIAN(age) FROM t", "noise of another kind", "leave error out"),
-        ("OPTIONS (error = 1, epsilon = 1) AVG(day) FROM t", "for numbers", "leave error out"),
-        (
-            "OPTIONS (error = 1, epsilon = 1) AVG(age, epsilon => 0.5) FROM t",
-            "error decides",
-            "leave its own",
-        ),
-        (
-            "OPTIONS (error = 1, epsilon = 1) k, COUNT(*) FROM t GROUP BY ROLLUP (k)",
-            "grouping sets",
-            "leave error",
-        ),
-        (
-            "OPTIONS (error = 1, epsilon = 1, delta = 1e-6, noise = GAUSSIAN) AVG(age) FROM t",
-            "proved for Laplace noise",
-            "leave noise out",
-        ),
+        ("OPTIONS (error = 0, epsilon = 1) COUNT(*) FROM t", "above 0"),
+        ("OPTIONS (error = 1, epsilon = 1) AVG(day) FROM t", "for numbers"),
     ],
 )
 def test_what_can_not_be_had_is_refused_before_it_is_paid(
-    session: dpsql.Session, text: str, message: str, hint: str | None
+    session: dpsql.Session, text: str, message: str
 ) -> None:
     before = session.budget().left_epsilon
-    with pytest.raises(Error, match=message) as refused:
+    with pytest.raises(Error, match=message):
         session.sql(f"SELECT WITH DP {text}")
     assert session.budget().left_epsilon == before
-    assert hint is None or hint in str(refused.value.hint)
 
 
 @pytest.mark.parametrize("error", ["1", "0.3"])

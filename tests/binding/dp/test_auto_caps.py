@@ -128,18 +128,6 @@ def test_the_policy_s_rows_in_one_group_are_the_most_that_are_found(session: dps
     assert search.option == "max_rows_per_group"
 
 
-def test_rows_over_all_groups_are_the_cap_where_groups_are_public(session: dpsql.Session) -> None:
-    plan = inside.bind(
-        session, f"SELECT WITH DP OPTIONS (epsilon = 1, {ROWS}, {GROUPS}) k, COUNT(*) FROM t GROUP BY k"
-    )
-    (search,) = (block.operator for block in plan.blocks)
-    assert isinstance(search, CapSearch)
-    assert search.option == "max_rows_contributed"
-    assert not isinstance(search.least, CapSearch)
-    assert search.groups == 4
-    assert search.cost == Fraction(4, 3)  # the noise of one cell at cap 1, of three quarters of epsilon
-
-
 def test_groups_are_found_first_and_rows_in_what_they_leave(session: dpsql.Session) -> None:
     text = (
         f"SELECT WITH DP OPTIONS ({SURE}, {ROWS}, {GROUPS}) k, COUNT(*), COUNT(DISTINCT u) FROM t GROUP BY k"
@@ -232,17 +220,6 @@ def test_what_is_paid_is_what_was_asked(session: dpsql.Session) -> None:
         assert spent(session) - before == 1, "a stored answer is free"
 
 
-def test_an_answer_is_shown_again_at_another_confidence(session: dpsql.Session) -> None:
-    text = (
-        f"SELECT WITH DP OPTIONS (epsilon = 2, {ROWS}, confidence = {{}}) k, COUNT(*) AS n FROM t GROUP BY k"
-    )
-    first, second = (session.sql(text.format(level)) for level in (0.95, 0.5))
-    assert second.df().equals(first.df())
-    assert second.cost_line.startswith("stored")
-    widths = [max(high - low for low, high in r.intervals["n"]) for r in (first, second)]
-    assert widths[0] > 3 * widths[1]
-
-
 def test_the_choice_is_proved_where_it_is_taken(session: dpsql.Session) -> None:
     """Texts of caps between the ends are claimed by their own operators, with the noise that they have."""
     text = f"SELECT WITH DP OPTIONS (epsilon = 1, {ROWS}) k, COUNT(*) FROM t GROUP BY k"
@@ -285,13 +262,6 @@ class OneText(Operator):
 def test_rows_that_are_units_have_nothing_to_find(session: dpsql.Session) -> None:
     rows = session.sql(f"SELECT WITH DP OPTIONS ({SURE}, {ROWS}, {GROUPS}) COUNT(*) FROM r").fetchone()
     assert rows == session.sql(f"SELECT WITH DP OPTIONS ({SURE}) COUNT(*) FROM r").fetchone()
-
-
-def test_a_number_for_one_and_auto_for_the_other(session: dpsql.Session) -> None:
-    text = f"SELECT WITH DP OPTIONS ({SURE}, max_groups_contributed = 2, {ROWS}) k, COUNT(*), COUNT(DISTINCT u) FROM t GROUP BY k"
-    rows = session.sql(text).fetchall()
-    whole = session.sql(text.replace("max_groups_contributed = 2, ", "")).fetchall()
-    assert sum(n for _, _, n in rows) < 0.6 * sum(n for _, _, n in whole)
 
 
 def test_rows_outside_of_the_public_groups_use_nothing_up(

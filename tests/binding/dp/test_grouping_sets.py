@@ -70,20 +70,6 @@ def test_grouping_sets_equal_duckdb(query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "message"),
-    [
-        ("SELECT GROUPING(year), COUNT(*) FROM visits GROUP BY ROLLUP (plan)", "year is not in GROUP BY"),
-        ("SELECT plan, COUNT(*) FROM visits GROUP BY ROLLUP (3)", "from 1"),
-    ],
-)
-def test_keys_that_are_not_there(query: str, message: str) -> None:
-    with dpsql.connect(policy=dpsql.Policy.loads(POLICY)) as session:
-        with pytest.raises(dpsql.BindError, match=message) as caught:
-            session.sql(query)
-        assert "^" in str(caught.value)
-
-
-@pytest.mark.parametrize(
     "order",
     [
         "v.plan, v.year",
@@ -113,14 +99,6 @@ def test_the_sets_share_the_epsilon() -> None:
             "SELECT WITH DP OPTIONS (epsilon = 3) plan, COUNT(*) FROM visits GROUP BY ROLLUP (plan)"
         )
         assert result.event.basic == (3, 0)
-
-
-def test_shares_beside_sets_are_refused() -> None:
-    with (
-        dpsql.connect(policy=dpsql.Policy.loads(POLICY)) as session,
-        pytest.raises(dpsql.BindError, match="no epsilon of its own"),
-    ):
-        session.sql("SELECT plan, COUNT(*, epsilon => 1) FROM visits GROUP BY CUBE (plan)")
 
 
 # -- cells that add up --------------------------------------------------------------------------------------------
@@ -155,7 +133,6 @@ def test_cells_add_up_exactly_at_no_cost(costs: dpsql.Session, sets: str, kind: 
     query = CONSISTENT.format(e="0.01", c=kind, g=sets)
     result = costs.sql(query, fresh=True)
     plain = costs.sql(CONSISTENT.format(e="0.01", c="FALSE", g=sets))
-    assert result.event is not None
     assert result.event.basic == (Fraction(1, 100), 0)
     cells = _cells(result.fetchall())
     assert all(isinstance(n, int) for n, _ in cells.values())

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import pytest
 
-import dpsql
 from tests.support.shop import Shop, near
 
 MONTHS = (
@@ -70,35 +69,6 @@ def test_answers_are_plain_duckdbs(shop: Shop, query: str) -> None:
     assert len(ours) == len(expected) > 0, (ours, expected)
     for mine, theirs in zip(ours, expected, strict=True):
         assert all(near(a, b) for a, b in zip(mine, theirs, strict=True)), (mine, theirs)
-
-
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
-        ("SELECT GROUPING(kind), COUNT(*) FROM orders GROUP BY kind", "GROUPING has no noisy form."),
-        ("SELECT list(amount) FROM orders", "LIST has no noisy form."),
-        ("SELECT COUNT(*) FROM orders GROUP BY [amount / 3.0]",
-         "equal values of DOUBLE[] may look different, so they make no stable groups."),
-        ("SELECT kind, rank() OVER (ORDER BY amount) FROM orders GROUP BY kind", "amount must be a group or stand inside an aggregate."),
-        ("SELECT kind FROM orders QUALIFY row_number() OVER (ORDER BY amount) = 1", "kind must be a group or stand inside an aggregate."),
-        ("SELECT SUM(n) FROM (SELECT row_number() OVER () AS n FROM orders)",
-         "a window function below the aggregation mixes the rows of several units."),
-        ("SELECT SUM(amount) OVER (PARTITION BY kind) FROM orders", "amount must be a group or stand inside an aggregate."),
-        ("SELECT kind, COUNT(*) FROM orders GROUP BY ROLLUP (kind, customer)",
-         "the privacy unit can't be a group: each group would be one unit."),
-    ],
-)  # fmt: skip
-def test_refused(shop: Shop, query: str, message: str) -> None:
-    with pytest.raises(dpsql.PrivacyError) as caught:
-        shop[0].sql(query)
-    assert caught.value.message == message
-
-
-def test_one_noisy_value_for_all_sets(shop: Shop) -> None:
-    """A private block in WHERE is asked once, however many grouping sets there are, and paid once."""
-    text = "SELECT kind, COUNT(*) FROM orders WHERE amount > (SELECT AVG(amount) FROM orders) GROUP BY ROLLUP (kind)"
-    said = str(shop[0].explain(text))
-    assert "Would cost ε=2000000;" in said, "half of it for the average, half for both sets"
 
 
 def test_what_a_case_can_come_to_is_public(shop: Shop) -> None:

@@ -139,13 +139,6 @@ def test_refusals(both: Both, query: str, message: str) -> None:
         both[1].sql(query)
 
 
-def test_a_bin_that_is_not_there_names_those_that_are(both: Both) -> None:
-    with pytest.raises(dpsql.BindError) as refused:
-        both[1].sql("SELECT HISTOGRAM(g)['c'] AS c FROM t")
-    assert refused.value.hint == "there is a, b."
-    assert "^" in str(refused.value)
-
-
 def bins(con: duckdb.DuckDBPyConnection, part: Histogram) -> dict[tuple[object, ...], int]:
     found = con.sql(part.query.replace(SALT, "77")).fetchall()
     return {tuple(row[:-1]): row[-1] for row in found}

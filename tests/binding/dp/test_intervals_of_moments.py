@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -11,10 +10,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.cli.ask_commands import to_json
-from dpsql.client.wire import write_result
 from dpsql.notebook.render import make_result_sheet
-from tests.support.remote import read_results
 
 POLICY = """
 budget = { epsilon = 1e9, accountant = "basic", default_epsilon = 4 }
@@ -79,37 +75,3 @@ def test_one_for_each_group(session: dpsql.Session) -> None:
         "n_low",
         "n_high",
     ]
-
-
-def test_they_travel(session: dpsql.Session) -> None:
-    answer = session.sql("SELECT MEDIAN(day) AS v, MEDIAN(took) AS d FROM t")
-    (again,) = read_results(iter(write_result(answer)))
-    assert again.intervals == answer.intervals
-    (pair,) = json.loads(json.dumps(to_json(answer)))["intervals"]["v"]
-    assert pair == [str(end) for end in answer.intervals["v"][0]]  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT day FROM (SELECT MAX(day) AS day FROM t)",
-        "SELECT MAX(day) - DATE '2024-01-01' AS n FROM t",
-        "SELECT year(MAX(day)) AS y FROM t",
-        "SELECT MAX(day) AS v FROM t UNION ALL SELECT MIN(day) FROM t",
-        "SELECT n FROM (SELECT w, MAX(day) AS last, COUNT(*) AS n FROM t GROUP BY w)",
-        "SELECT COUNT(*) AS n, MIN(day) AS v FROM t; SELECT n + 1 FROM last_answer",
-    ],
-)
-def test_above_a_block_there_are_none_and_nothing_fails(session: dpsql.Session, text: str) -> None:
-    """Ends of moments belong to the outermost statement alone."""
-    first, _, second = text.partition("; ")
-    answer = session.sql(first)
-    assert not any(name == "v" for name in answer.intervals) or second
-    if second:
-        session.keep("last_answer", answer)
-        assert list(session.sql(second).intervals) != []
-
-
-def test_bars_are_drawn_of_numbers(session: dpsql.Session) -> None:
-    axes = session.sql("SELECT w, MAX(day) AS last, COUNT(*) AS n FROM t GROUP BY w").plot()
-    assert axes.get_ylabel() == "n"

@@ -147,25 +147,3 @@ def test_public_groups_are_met_as_a_whole_or_empty(con: duckdb.DuckDBPyConnectio
     with session(con) as ours:
         text = "SELECT p.k, COUNT(*), COUNT(t.u) FROM t RIGHT JOIN p USING (k) GROUP BY p.k ORDER BY 1"
         assert ours.sql(text).fetchall() == [("a", 160, 160), ("b", 80, 80), ("q", 0, 0)]
-
-
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        ("SELECT WITH DP OPTIONS (epsilon = 1, t.delta = 5) COUNT(*) FROM t", "t.delta"),
-        ("SELECT COUNT(*) FROM t WHERE x < EPOCH(current_time)", "current_time"),
-    ],
-)
-def test_a_refusal_has_its_place(con: duckdb.DuckDBPyConnection, text: str, word: str) -> None:
-    with session(con) as ours, pytest.raises(dpsql.Error) as caught:
-        ours.sql(text)
-    assert caught.value.span is not None
-    start, end = caught.value.span
-    assert text[start:end] == word
-
-
-def test_the_quantiles_of_0_and_1_are_the_ends(con: duckdb.DuckDBPyConnection) -> None:
-    con.execute("DELETE FROM t WHERE x < 20 OR x > 60")
-    text = "SELECT QUANTILE_DISC(x, 0), QUANTILE_CONT(x, 1.0), QUANTILE_DISC(x, [0, 1]) FROM t"
-    with session(con) as ours:
-        assert ours.sql(text).fetchall() == con.execute(text).fetchall()

@@ -11,13 +11,8 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.mechanisms.order_statistics import GeometricGrid, WantedRank
-from dpsql.mechanisms.quantiles import Quantiles
-from dpsql.mechanisms.selection.above_threshold import ThresholdNoise, split_epsilon
+from dpsql.mechanisms.order_statistics import GeometricGrid
 from dpsql.mechanisms.subsample.subsample import UnboundedRange
-from dpsql.noise.entropy import Entropy
-from dpsql.noise.samplers import draw_geometric
-from dpsql.noise.selection import flip_coins
 from dpsql.privacy.events import BoundedRange
 
 POLICY = """
@@ -152,31 +147,3 @@ def test_groups_lists_and_types(session: dpsql.Session) -> None:
         session.sql(
             "SELECT WITH DP OPTIONS (epsilon = 1) MEDIAN(DATE '2024-01-01', contribution_bounds_per_row => AUTO) FROM t"
         )
-
-
-def by_above_threshold(steps: np.ndarray, last: int, epsilon: Fraction, entropy: Entropy) -> int:
-    """Durfee's way on the same grid: the first step up to which half of the rows lie, by the sparse vector technique."""
-    noise = ThresholdNoise(1, *split_epsilon(epsilon, 1, monotone=False), 1, False)
-    level = noise.centre + int(draw_geometric(noise.threshold_rate, 1, entropy)[0])
-    upto = np.searchsorted(np.sort(steps), np.arange(-last, last + 1), side="right")
-    over = 2 * upto - len(steps)  # how many more lie up to a step than above it: a row moves it by one
-    hits = np.flatnonzero(flip_coins(level - over, noise.query_rate, entropy))
-    return int(hits[0]) - last if len(hits) else last
-
-
-def test_the_exponential_mechanism_is_off_by_fewer_rows_than_the_sparse_vector() -> None:
-    values = np.exp(np.random.default_rng(1).uniform(0, 20, 2000))
-    grid = GeometricGrid(-30, 64)
-    steps = np.array([place(v, grid) for v in values])
-    found, counts = np.unique(steps, return_counts=True)
-    entropy, epsilon = Entropy(), Fraction(1, 10)
-    part = Quantiles(
-        "q", (), ("m",), (WantedRank(Fraction(1, 2)),), -grid.last, grid.last, epsilon, geometric=grid
-    )
-
-    def off(step: int) -> float:
-        return abs(float((steps < step).sum() + (steps <= step).sum()) / 2 - len(steps) / 2)
-
-    ours = [off(part._choose(found, counts, entropy)[0]) for _ in range(60)]
-    theirs = [off(by_above_threshold(steps, grid.last, epsilon, entropy)) for _ in range(60)]
-    assert np.mean(ours) < np.mean(theirs)

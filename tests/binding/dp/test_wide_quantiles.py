@@ -123,13 +123,6 @@ def test_stable_medians_use_the_same_points(session: dpsql.Session) -> None:
     assert "noise for the whole range ±3e+06, more than the bounds are apart" in told
 
 
-def test_explain_says_where_points_lie(session: dpsql.Session) -> None:
-    told = session.explain("SELECT WITH DP OPTIONS (epsilon = 1) MEDIAN(x) AS m FROM t")
-    assert "a value is off by at most 1/256 of itself" in " ".join(str(told).split())
-    assert isinstance(told.expected_error, dict)
-    assert 0 < told.expected_error["m"] < 10_000
-
-
 # -- the law -----------------------------------------------------------------------------------------------------------
 
 
@@ -208,7 +201,6 @@ def test_types_that_need_no_finer_points_have_none() -> None:
     assert points(10**6 - 1, 10**6)[1] is None
     coarse, graded = points(0, 10**9, "BIGINT")
     assert coarse.steps < 1
-    assert graded is not None
     assert [graded.value(graded.find_step(Fraction(v))) for v in (0, 1, 7, 100)] == [0, 1, 7, 100]
 
 
@@ -231,7 +223,6 @@ def law(part: Quantiles, steps: Sequence[tuple[int, int]], base: Fraction) -> li
     found, counts = (np.array([row[i] for row in steps], dtype=np.int64) for i in (0, 1))
     starts, sizes, utility = cut_segments(found, counts, part.low, part.high, part.ranks[0])
     weights = part.weights(part.ranks[0])
-    assert weights is not None
     sizes = weights.add_before(starts + sizes) - weights.add_before(starts)
     each = [base ** -int(u) for u in utility]
     total = sum((w * int(size) for w, size in zip(each, sizes, strict=True)), Fraction(0))

@@ -13,7 +13,6 @@ import pytest
 import dpsql
 from dpsql.mechanisms.aggregation import Together
 from dpsql.mechanisms.inverse_sensitivity import (
-    ASSUMED_ROWS,
     AnswerRuns,
     InverseSensitivity,
     SortedRows,
@@ -22,7 +21,6 @@ from dpsql.mechanisms.inverse_sensitivity import (
     compare_ways,
 )
 from dpsql.mechanisms.order_statistics import WantedRank, choose_step
-from dpsql.mechanisms.ptr.ptr_statistics import Iqr
 from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.privacy.events import BoundedRange
 from tests.support import inside
@@ -145,40 +143,7 @@ def test_medians_and_modes_are_those_of_mode_dp(con: duckdb.DuckDBPyConnection) 
         assert stable == noisy
 
 
-def test_moments_have_medians_and_dates_no_spread_yet(con: duckdb.DuckDBPyConnection) -> None:
-    with opened(con, "basic") as session:
-        ((day,),) = session.sql("SELECT WITH STABLE MEDIAN(day) AS d FROM t").fetchall()
-        assert str(day)[:4] == "2024"
-        with pytest.raises(dpsql.BindError, match="IQR needs a number"):
-            session.sql("SELECT WITH STABLE IQR(day) FROM t")
-
-
-def test_equal_questions_are_paid_once(con: duckdb.DuckDBPyConnection) -> None:
-    with opened(con, "basic") as session:
-        first = session.sql("SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age) AS a FROM t").fetchall()
-        again = session.sql("SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(t.age) AS b FROM t")
-        assert again.fetchall() == first
-        assert "no charge" in again.cost_line
-
-
 # -- what EXPLAIN compares --------------------------------------------------------------------------------------------
-
-
-def test_explain_compares_the_three_ways_and_says_what_is_assumed(con: duckdb.DuckDBPyConnection) -> None:
-    with opened(con, "basic") as session:
-        said = str(session.explain(f"SELECT WITH STABLE OPTIONS (epsilon = 1) {ALL} FROM t"))
-        assert said.count("three ways") == 6
-        assert said.count("inverse sensitivity ±") == said.count("noise for the whole range ±") == 5
-        assert said.count("both are assumed") == 5
-        given = str(session.explain("SELECT WITH STABLE OPTIONS (epsilon = 1, units = 8200) IQR(age) FROM t"))
-        assert "for 8,200 rows spread evenly between the bounds (the spread is assumed)" in given
-
-
-def test_where_no_bounds_are_given_nothing_is_compared(con: duckdb.DuckDBPyConnection) -> None:
-    """The grid of AUTO has no width to speak of: EXPLAIN tells errors in rows only."""
-    with opened(con, "basic") as session:
-        asked = "MEDIAN(age, contribution_bounds_per_row => AUTO) FROM t"
-        assert "three ways" not in str(session.explain(f"SELECT WITH STABLE OPTIONS (epsilon = 1) {asked}"))
 
 
 def even_rows(n: int, top: int) -> SortedRows:
@@ -208,27 +173,3 @@ def test_expected_errors_are_met_by_evenly_spread_rows() -> None:
     off = np.abs(np.array(drawn) - top * 3 // 4)
     assert 0.91 < (off <= expected.inverse[0]).mean() <= 0.99
     assert (off <= expected.inverse[0] / 3).mean() < 0.85
-
-
-def test_the_other_two_ways_are_told_as_they_would_be_dealt(con: duckdb.DuckDBPyConnection) -> None:
-    """PTR's noise and test are those that its own block makes; the noise for the range is that of a Laplace mechanism."""
-    with opened(con, "basic", delta="0.1") as session:
-        text = "SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, confidence = 0.95) IQR(pay) FROM t"
-        (item,) = inside.bind(session, text).blocks[0].operator.items  # type: ignore[attr-defined]
-        assert isinstance(item, Iqr)
-        (part,) = parts_of(session, "SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(pay) FROM t")
-        (told,) = compare_ways(part, Fraction(1, 10**6), (100, *ASSUMED_ROWS, 10**6), 0.95)
-        assert told.tested is not None
-        by_rows = dict(zip((100, *ASSUMED_ROWS, 10**6), told.tested, strict=True))
-        sentence = " ".join(
-            item.sentences(0.95)
-        )  # within a factor that depends on the rows: 1.01 at 100,000 ...
-        for n in (100_000, 10**6):
-            error = by_rows[n]
-            assert error is not None
-            factor = 1 + error / 500
-            assert f"{factor:.4g} at {n:,}" in sentence
-        assert by_rows[100] is None
-        assert told.width == 1000
-        assert told.global_noise == pytest.approx(1000 * np.log(20), rel=0.01)
-        assert told.inverse == tuple(sorted(told.inverse, reverse=True))

@@ -245,12 +245,6 @@ def test_refusals_cost_nothing(
     assert not session.kept
 
 
-def test_a_column_is_told_how_to_band_it(session: dpsql.Session) -> None:
-    with pytest.raises(PrivacyError) as caught:
-        session.synthesise(f"{WITH} weight FROM visits")
-    assert "FLOOR(weight / 10)" in str(caught.value.hint)
-
-
 def test_what_may_not_be_asked_together(session: dpsql.Session) -> None:
     for text, rows in (
         (f"{SELECT}; {SELECT}", None),
@@ -361,17 +355,6 @@ def test_a_text_that_does_more_than_is_charged_is_not_read(session: dpsql.Sessio
 
 
 # -- a server ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_remote_face_has_it_too(session: dpsql.Session) -> None:
-    remote, _ = connect_near(session)
-    made = remote.sql(f"CREATE SYNTHETIC TABLE s AS {SELECT}")
-    assert made.loss == "ε=1"
-    assert len(remote.synthesise(SELECT, rows=7)) == 7
-    assert remote.synthesise(SELECT, rows=7).loss == "no charge"
-    assert remote.sql("SELECT COUNT(*) FROM s").fetchone() == (len(made),)
-    with pytest.raises(BindError, match="whole number"):
-        remote.synthesise(SELECT, rows=0)
 
 
 def test_a_synthetic_table_is_made_again_from_stored_answers(session: dpsql.Session) -> None:

@@ -173,7 +173,6 @@ def test_ends_of_deep_products_are_not_written() -> None:
     """Their text grows by four at each: of a statement that anyone may write, it has an end."""
     known = ColumnEnds(exp.column("l"), exp.column("h"), Fraction(1))
     ends = find_ends(parse_one(" * ".join("aba"), read="duckdb"), lambda c: known, 0.95)
-    assert ends is not None
     assert len(ends[0].sql()) < 5_000
     assert find_ends(parse_one(" * ".join("abab"), read="duckdb"), lambda c: known, 0.95) is None
 
@@ -261,22 +260,6 @@ def many() -> Iterator[dpsql.Session]:
         )
         with dpsql.connect(con, policy=policy) as session:
             yield session
-
-
-def test_every_cell_of_a_rollup_has_its_interval(session: dpsql.Session) -> None:
-    result = session.sql("SELECT k, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY ROLLUP (k) ORDER BY k")
-    assert len(result) == 3
-    for name, truths in (
-        ("n", {"a": 2000, "b": 2000, None: 4000}),
-        ("s", {"a": 4000, "b": 14000, None: 18000}),
-    ):
-        for (key, *_), pair in zip(result, result.intervals[name], strict=True):
-            assert pair is not None
-            assert pair[0] - 3000 < truths[key] < pair[1] + 3000
-    deep = session.sql(
-        "SELECT k, n * 2 AS m FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY GROUPING SETS ((k), ())) WHERE n > 0"
-    )
-    assert all(deep.intervals["m"])
 
 
 def test_a_histogram_has_an_interval_for_each_bin(session: dpsql.Session) -> None:
@@ -380,11 +363,6 @@ def test_a_paid_null_says_why(sql: str, note: str) -> None:
     assert any(said)
 
 
-def test_a_choice_and_a_comparison_need_none(session: dpsql.Session) -> None:
-    result = session.sql("SELECT COUNT(*) > 10 AS b, CASE WHEN COUNT(*) > 10 THEN 'many' END AS c FROM t")
-    assert not any("no interval" in note for note in result.notes)
-
-
 def test_a_cast_of_whole_numbers_needs_no_room_for_rounding() -> None:
     """The type of the column says that they are whole; the step of the noise alone does not."""
     for text in ("CAST(a AS HUGEINT)", "CAST((CAST(a AS HUGEINT)) AS INTEGER)"):
@@ -397,5 +375,4 @@ def test_a_cast_of_whole_numbers_needs_no_room_for_rounding() -> None:
             assert plain is whole
     given = ColumnEnds(exp.column("low"), exp.column("high"), Fraction(1), True)
     ends = find_ends(parse_one("CAST(a / 2 AS HUGEINT)", read="duckdb"), lambda _: given, 0.95)
-    assert ends is not None
     assert "CEIL" in ends[0].sql("duckdb")

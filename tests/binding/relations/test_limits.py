@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -18,7 +13,7 @@ from sqlglot import exp
 import dpsql
 from dpsql.binding.plan import Plan
 from dpsql.binding.relations import catalog, fan_out, unit_rows
-from dpsql.binding.relations.fan_out import DEFAULT_MAX_FAN_OUT, DEFAULT_MAX_UNIT_ROWS, floor_root
+from dpsql.binding.relations.fan_out import DEFAULT_MAX_UNIT_ROWS, floor_root
 from dpsql.binding.relations.unit_rows import (
     FRAMED_ROWS,
     SORTED_CHARACTERS,
@@ -346,22 +341,6 @@ def test_rows_that_a_frame_passes_over_are_bounded(
     con.close()
 
 
-def test_the_policy_s_numbers_are_read() -> None:
-    class Declared:
-        max_fan_out = 12
-        max_unit_rows = 34
-
-    class Silent:
-        max_fan_out = None
-        max_unit_rows = None
-
-    given = [Silent(), Declared()]
-    assert fan_out.max_fan_out(given) == 12  # type: ignore[arg-type]
-    assert fan_out.max_unit_rows(given) == 34  # type: ignore[arg-type]
-    assert fan_out.max_fan_out([]) == DEFAULT_MAX_FAN_OUT
-    assert fan_out.max_unit_rows([]) == DEFAULT_MAX_UNIT_ROWS
-
-
 def test_without_the_numbers_one_unit_is_amplified(
     neighbours: list[dpsql.Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,45 +352,6 @@ def test_without_the_numbers_one_unit_is_amplified(
     text = f"{COUNT} visits a JOIN visits b USING (patient_id)"
     assert joined(neighbours[0], con, text)[ALARM] == 2000**2 > DEFAULT_MAX_UNIT_ROWS
     con.close()
-
-
-MEASURE = """
-    import sys, time
-    import duckdb
-    from tests.binding.relations.test_limits import ALARM, MEETINGS, POLICY, planned, tables
-    import dpsql
-    def memory(name):
-        with open("/proc/self/status") as f:
-            return next(int(line.split()[1]) // 1024 for line in f if line.startswith(name))
-    for name, text in MEETINGS.items():
-        took = {}
-        for rows in (0, 100_000):
-            con = tables(rows); con.execute("SET threads = 1")
-            with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-                queries = [q.replace("$salt", "7") for b in planned(session, text).blocks for q in b.operator.queries]
-                best = 1e9
-                with open("/proc/self/clear_refs", "w") as f:
-                    f.write("5")
-                before = memory("VmRSS")
-                for _ in range(3):
-                    start = time.perf_counter()
-                    for q in queries:
-                        con.execute(q).fetchall()
-                    best = min(best, time.perf_counter() - start)
-                took[rows] = best, memory("VmHWM") - before
-        (a, m), (b, n) = took[0], took[100_000]
-        print(f"{name:20} {1000 * a:8.1f} {1000 * b:8.1f} ms {m:5} {n:5} MiB", flush=True)
-"""
-
-
-@pytest.mark.benchmark
-def test_a_unit_of_many_rows_takes_little_time_and_memory() -> None:
-    path = str(Path(__file__).parents[3])
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(MEASURE)], text=True, capture_output=True, check=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-    print("\n" + done.stdout)
 
 
 PATHS = """

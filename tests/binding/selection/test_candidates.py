@@ -90,7 +90,6 @@ def _brute(con: duckdb.DuckDBPyConnection, statistic: str, candidate: Row) -> in
     total = 0
     for sign, term in zip((1, -1), text.split(" - SUM"), strict=False):
         row = con.execute(f"SELECT {term if sign > 0 else 'SUM' + term} FROM {source}").fetchone()
-        assert row is not None
         total += sign * int(row[0] or 0)
     return total
 

@@ -99,29 +99,6 @@ def test_around_a_choice(session: dpsql.Session, text: str, columns: list[str], 
     assert (result.columns, result.fetchall()) == (columns, rows)
 
 
-REFUSED = [
-    (f"SELECT *, {BEST} FROM t", "is not supported in a query with EXPMECH"),
-    (f"SELECT c.*, {BEST} FROM t", "is not supported in a query with EXPMECH"),
-    (f"SELECT WITH DP OPTIONS (epsilon = 1, privacy_unit_column = x) {BEST} FROM t", "not the privacy unit"),
-    (f"SELECT WITH DP OPTIONS (epsilon = 1, noise = GAUSSIAN) {BEST} FROM t", "noise of its own"),
-    (f"SELECT WITH DP OPTIONS (epsilon = 1, confidence = 1) {BEST} FROM t", "between 0 and 1"),
-    (
-        f"SELECT WITH DP OPTIONS (epsilon = 1, confidence = 0.99999999999999999999) {BEST} FROM t",
-        "between 0 and 1",
-    ),
-    (f"SELECT k, (SELECT s FROM t LIMIT 1) AS l, {BEST} FROM t", None),
-]
-
-
-@pytest.mark.parametrize(("text", "said"), REFUSED)
-def test_refused_before_it_is_charged(session: dpsql.Session, text: str, said: str | None) -> None:
-    with pytest.raises(dpsql.Error) as caught:
-        session.sql(text)
-    assert said is None or said in caught.value.message
-    assert "^" in "\n".join(caught.value.lines())
-    assert session.budget().spent_epsilon == 0
-
-
 @pytest.mark.parametrize(("threshold", "above"), [("3.5", True), ("4", True), ("4.5", False), ("5", False)])
 def test_a_declared_threshold_between_two_counts(session: dpsql.Session, threshold: str, above: bool) -> None:
     """As in ABOVE_THRESHOLD itself: a count of 4 is not above 4.5."""
@@ -142,37 +119,6 @@ def test_close_does_not_depend_on_the_answers(session: dpsql.Session) -> None:
     spent = [float(entry.event.basic[0]) for entry in session.ledger()]
     assert spent[0] == 1e6
     assert spent[1] < 1e6
-
-
-def test_a_threshold_that_an_earlier_statement_of_the_cell_used_up_is_pointed_at(
-    session: dpsql.Session,
-) -> None:
-    ask = "SELECT WITH alarm COUNT(*) FROM t"
-    with pytest.raises(dpsql.BindError, match="is closed") as caught:
-        session.run(f"DECLARE alarm ABOVE_THRESHOLD 3; {ask}; {ask}")
-    assert "^" * len(ask) in "\n".join(caught.value.lines())
-
-
-def test_explain_says_what_a_threshold_reserves_and_that_it_reads_private_rows(
-    session: dpsql.Session,
-) -> None:
-    declare = "DECLARE alarm ABOVE_THRESHOLD 3 OPTIONS (epsilon = 2, max_hits = 4)"
-    for said in (
-        str(session.explain(declare)),
-        "\n".join(r[0] for r in session.sql(f"EXPLAIN {declare}").fetchall()),
-    ):
-        assert "Would reserve ε=2" in said
-        assert "at most 4 hits" in said
-        assert "public" not in said
-    with pytest.raises(dpsql.BindError, match="no epsilom"):
-        session.explain("DECLARE alarm ABOVE_THRESHOLD 3 OPTIONS (epsilom = 2)")
-    assert session.budget().spent_epsilon == 0
-    session.sql(declare)
-    said = str(session.explain("SELECT WITH alarm COUNT(*) FROM t"))
-    assert "reserved at DECLARE" in said
-    assert "is protected" in said
-    assert "public data only" not in said
-    assert "public data only" in str(session.explain("SELECT COUNT(*) FROM c"))
 
 
 @pytest.mark.parametrize(
@@ -230,27 +176,6 @@ def test_thresholds_that_are_always_or_never_reached(session: dpsql.Session, sta
     call = f"ABOVE_THRESHOLD({statistic}, limit_, max_hits => 7) OVER d"
     found = session.sql(f"WITH d(k, limit_) AS (VALUES {listed}) SELECT k, {call} FROM t").fetchall()
     assert found == [("a",), ("b",), ("c",)]
-
-
-CARETS = [
-    ("max_hit => 6", "max_hit => 6"),
-    ("max_hits => 1.5", "1.5"),
-    ("max => (7)", "max => (7"),
-    ("gap => TRUE, gap => TRUE", None),
-    ("answer => NULL", None),
-    ("epsilon => 0", "0"),
-]
-
-
-@pytest.mark.parametrize(("argument", "place"), CARETS)
-def test_carets_of_named_arguments(session: dpsql.Session, argument: str, place: str | None) -> None:
-    call = f"ABOVE_THRESHOLD({MANY}, 5, {argument}) OVER c"
-    with pytest.raises(dpsql.BindError) as caught:
-        session.sql(f"SELECT {call} FROM t")
-    assert caught.value.span is not None
-    assert caught.value.text is not None
-    pointed = caught.value.text[slice(*caught.value.span)]
-    assert pointed == place or (place is None and call.removesuffix(" OVER c") in pointed)
 
 
 @pytest.mark.parametrize(

@@ -63,12 +63,6 @@ def test_columns_that_go_against_each_other(
     assert found == pytest.approx(expected, rel=0.01)
 
 
-@pytest.mark.parametrize("key", ["gap", "many"])
-def test_keys_of_two_faces_are_refused(session: dpsql.Session, key: str) -> None:
-    with pytest.raises(dpsql.PrivacyError, match="stable groups"):
-        session.sql(f"SELECT {key} AS k, COUNT(*) AS n FROM t GROUP BY 1")
-
-
 def test_both_sides_of_union_all_count(session: dpsql.Session) -> None:
     """A unit has as many rows as both sides may have: three of each here."""
     text = "SELECT COUNT(*) AS n FROM (SELECT u, x FROM t UNION ALL SELECT u, x FROM t) AS twice"
@@ -85,14 +79,6 @@ def test_the_limit_of_a_query_holds_for_all_of_its_grouping_sets() -> None:
                 text = f"SELECT WITH DP OPTIONS (epsilon = 1.5) COUNT(*) AS n FROM t GROUP BY {groups}"
                 with pytest.raises(dpsql.BudgetExceeded, match="per query"):
                     session.sql(text)
-
-
-def test_a_threshold_is_closed_and_settled_at_its_last_hit(session: dpsql.Session) -> None:
-    session.run("DECLARE last ABOVE_THRESHOLD 10 OPTIONS (epsilon = 1000, max_hits = 1)")
-    assert session.sql("SELECT WITH last COUNT(*) FROM t").fetchone() == (True,)
-    assert [e.outcome for e in session.ledger() if "DECLARE last" in e.text] == ["released"]
-    with pytest.raises(dpsql.BindError, match=r"closed|no threshold"):
-        session.sql("SELECT WITH last COUNT(*) FROM t")
 
 
 def test_nothing_is_read_before_the_charge_is_written(monkeypatch: pytest.MonkeyPatch) -> None:

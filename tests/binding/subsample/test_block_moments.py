@@ -10,7 +10,6 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.binding.relations import exact_aggregates
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.subsample.blocks import LiftedBlocks
 from tests.support import inside
@@ -135,98 +134,3 @@ def test_columns_of_constants_have_no_correlation() -> None:
         values = [value for (value,) in run(rows, f"{call} AS m FROM t").values()]
         assert all(repr(value) == repr(expected) for value in values), call
     assert {value for (value,) in run(rows, "REGR_R2(x, y) AS m FROM t").values()} == {1.0}
-
-
-@pytest.mark.parametrize(
-    ("call", "added"),
-    [
-        ("CORR(x, i)", True),
-        ("STDDEV(x + y)", True),
-        ("VARIANCE(DISTINCT x)", False),
-        ("VARIANCE(EXP(x))", True),
-        ("CORR(z, b)", True),
-        ("STDDEV(z) + COUNT(*)", True),
-        ("VARIANCE(DISTINCT z)", False),
-        ("MAX(s) AS s, MIN(r) AS r FROM (SELECT g, STDDEV(z) AS s, 1 AS r FROM t GROUP BY g) AS v --", False),
-        ("STDDEV(s) AS s, MIN(s) AS r FROM (SELECT u, SUM(z) AS s FROM t GROUP BY u) AS v --", False),
-    ],
-)
-def test_moments_are_not_sorted(call: str, added: bool) -> None:
-    """What has declared bounds or few digits is added up, and what has neither where its rows may be read twice."""
-    with duckdb.connect() as con:
-        fill(con, make_rows()[:10])
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            text = f"SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 10)) {call} AS m FROM t"
-            (block,) = inside.bind(session, text).blocks
-            assert ("ORDER BY" not in block.operator.queries[0]) == added
-
-
-def test_explain_tells_what_does_not_count() -> None:
-    with duckdb.connect() as con:
-        fill(con, make_rows()[:10])
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            start = "SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 10))"
-            told = str(session.explain(f"{start} CORR(x, i) AS m FROM t"))
-            assert "CORR: numbers farther than 1,024 from 50 count as missing." in told
-            assert "count as missing" not in str(session.explain(f"{start} CORR(i, i) AS m FROM t"))
-
-
-def test_engines_without_wide_integers_sort(monkeypatch: pytest.MonkeyPatch) -> None:
-    with duckdb.connect() as con:
-        fill(con, make_rows()[:10])
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            monkeypatch.setattr(inside.engine(session), "wide_integers", False)
-            for call in ("CORR(x, i)", "CORR(z, b)"):
-                text = f"SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 10)) {call} AS m FROM t"
-                (block,) = inside.bind(session, text).blocks
-                assert "ORDER BY" in block.operator.queries[0]
-
-
-def test_a_long_query_is_not_written_for_each_of_many_moments(monkeypatch: pytest.MonkeyPatch) -> None:
-    with duckdb.connect() as con:
-        fill(con, make_rows()[:10])
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            text = "SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 10)) STDDEV(z) + VARIANCE(b) AS m FROM t"
-            (block,) = inside.bind(session, text).blocks
-            assert "ORDER BY" not in block.operator.queries[0]
-            monkeypatch.setattr(exact_aggregates, "_LONGEST", 500)
-            (block,) = inside.bind(session, text).blocks
-            assert "ORDER BY" in block.operator.queries[0]
-
-
-def test_the_golden_text_of_a_variance() -> None:
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE t AS SELECT 1::BIGINT AS u, 1.5::DOUBLE AS x, 1.5::DOUBLE AS y")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            text = "SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 10)) VAR_POP(x) AS m FROM t"
-            (block,) = inside.bind(session, text).blocks
-    for part in (
-        "a0_myy / a0_mn AS a0",
-        "(CAST(a0_yy - (a0_y // a0_n) * a0_y - (a0_y // a0_n) * (a0_y % a0_n) - ((a0_y % a0_n) * (a0_y % a0_n)) // a0_n AS "
-        "DOUBLE) - CAST(((a0_y % a0_n) * (a0_y % a0_n)) % a0_n AS DOUBLE) / a0_n) / 7.378697629483821e+19 AS a0_myy",
-        "NULLIF(COUNT(rows.y), 0) AS a0_n, SUM(rows.y) AS a0_y, SUM(CAST(rows.y AS HUGEINT) * rows.y) AS a0_yy",
-        "WHERE rows.y BETWEEN -8796093022208 AND 8796093022208 GROUP BY rows.dpsql_block",
-    ):
-        assert part in block.operator.queries[0]
-
-
-def test_the_golden_text_of_a_variance_without_bounds() -> None:
-    """The ends are of the block's own rows, and none but these look at them."""
-    with duckdb.connect() as con:
-        fill(con, make_rows()[:10])
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            text = "SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 10)) VAR_POP(z) AS m FROM t"
-            (block,) = inside.bind(session, text).blocks
-    (query,) = block.operator.queries
-    row = """CASE WHEN ABS(CAST("dpsql_table_2"."c5" AS DOUBLE)) < 1e70 THEN CAST("dpsql_table_2"."c5" AS DOUBLE) END AS y FROM"""
-    assert query.count(row) == 2
-    for part in (
-        "(MIN(given.y) + MAX(given.y)) / 2 AS cy, CASE WHEN MAX(given.y) - MIN(given.y) > 1e-170 THEN 4398046511104.0 / "
-        "(MAX(given.y) - MIN(given.y)) ELSE CAST(1 AS DOUBLE) END AS sy FROM",
-        "GROUP BY given.dpsql_block HAVING COALESCE(MAX(given.y) >= MIN(given.y), TRUE)) AS ends "
-        "ON ends.dpsql_block = rows.dpsql_block",
-        "TRY_CAST((rows.y - ends.cy) * ends.sy AS BIGINT) AS y",
-        "SUM(CAST(stepped.y AS HUGEINT) * stepped.y) AS a0_yy, MIN(stepped.sy) AS a0_sy",
-        "/ a0_sy / a0_sy AS a0_myy",
-    ):
-        assert part in query

@@ -63,10 +63,6 @@ def fixed(salt: int = 5) -> Entropy:
     return Entropy(lambda n: bytes((salt * (i + 3)) % 251 for i in range(n)))
 
 
-class Taken(Exception):
-    """The block results, taken out before they are combined."""
-
-
 def results(session: dpsql.Session, query: str, one_by_one: bool, blocks: int = BLOCKS) -> BlockResults:
     """Return the result of each block, on the way that a session goes."""
     text = query.replace("SELECT", f"SELECT WITH SUBSAMPLE OPTIONS (blocks = {blocks}, bounds = (0, 1))", 1)

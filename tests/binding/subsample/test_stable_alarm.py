@@ -113,18 +113,6 @@ def test_a_whole_query_may_stand_inside(session: dpsql.Session) -> None:
     assert session.sql(joined).df().columns.tolist() == ["top"]
 
 
-def test_what_explain_says(session: dpsql.Session) -> None:
-    said = str(session.explain(DECLARE))
-    assert "divided once into 256 blocks" in said
-    assert "5 such questions close the stream" in said
-    assert "Would reserve ε=40, δ=1e-09" in said
-    few = str(session.explain("DECLARE alarm STABLE OPTIONS (epsilon = 1, delta = 1e-9, blocks = 64)"))
-    assert "even unanimous votes may be NULL" in few
-    session.sql(DECLARE)
-    assert "nothing more: it was reserved" in str(session.explain(week(1)))
-    assert session._ledger.entries()[0].outcome == "open"
-
-
 @pytest.mark.parametrize(
     ("text", "kind", "said"),
     [

@@ -100,19 +100,6 @@ def test_a_vote_by_a_whole_query(session: dpsql.Session) -> None:
     assert session.sql(text).fetchone() == ("b",)
 
 
-@pytest.mark.parametrize("combine", ["mean", "median", "trimmed_mean", "winsorized_mean"])
-def test_every_combiner_of_numbers(session: dpsql.Session, combine: str) -> None:
-    trim = ", trim = 0.1" if combine in ("trimmed_mean", "winsorized_mean") else ""
-    text = f"SELECT WITH SUBSAMPLE OPTIONS (blocks = 30, bounds = (0, 100), combine = '{combine}'{trim}) AVG(x) AS a FROM t"
-    assert abs((session.sql(text).fetchone() or (0,))[0] - 50) < 5
-
-
-@pytest.mark.parametrize("combine", ["noisy_mode", "stable_mode"])
-def test_every_combiner_of_votes(session: dpsql.Session, combine: str) -> None:
-    text = f"SELECT WITH SUBSAMPLE OPTIONS (combine = '{combine}') MODE(site) AS usual FROM t"
-    assert session.sql(text).fetchone() == ("b",)
-
-
 def test_python_functions_and_an_error_in_a_block(session: dpsql.Session) -> None:
     seen: list[int] = []
 
@@ -229,17 +216,6 @@ def test_stopping_between_random_subsamples(session: dpsql.Session) -> None:
     with pytest.raises(dpsql.Interrupted), watch_progress(stop):
         session.sql(BERNOULLI.format(60_000))
     assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 60
-
-
-def test_the_price_of_random_subsamples_is_known_beforehand(session: dpsql.Session) -> None:
-    said = str(
-        session.explain(
-            BERNOULLI.format(100_000).replace("epsilon = 60", "epsilon = 1").replace("1e-3", "1e-6")
-        )
-    )
-    assert "19,801,688 runs" in said
-    assert "'rounds' needs far fewer runs" in said
-    assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 0
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,6 @@ def test_numbers_lie_within(function: str) -> None:
         bounds = ROW_FUNCTIONS[name].bounds(
             [x if part == "x" else _number(part) for part in rest.split(", ")]
         )
-        assert bounds is not None
         assert all(bounds.low is None or bounds.low <= y for y in found), (function, low, high)
         assert all(bounds.high is None or y <= bounds.high for y in found), (function, low, high)
         size = max(map(abs, found), default=Fraction(0)) * (1 + Fraction(1, 2**29))
@@ -74,7 +73,6 @@ def test_dates_lie_within(elapsed: bool) -> None:
         for place, unit in enumerate(units):
             found = row[place * len(shown) : (place + 1) * len(shown)]
             bounds = temporal.bound_dates_apart(unit, *sides, elapsed)
-            assert bounds is not None
             slack = 2 if unit == "WEEK" else 1
             assert bounds.low <= min(found) <= bounds.low + slack, (unit, a, b)
             assert bounds.high - slack <= max(found) <= bounds.high, (unit, a, b)

@@ -49,7 +49,6 @@ def ask(rows: Sequence[Row], kinds: tuple[Type, Type], bounds: tuple[Bounds | No
         for name in ALL:
             given = typed[: 1 if name.startswith(("VAR", "STD")) else 2]
             made = write_exact_moments(name, given, condition, "a0")
-            assert made is not None
             sums = Select(("g", *made.add_up()), "t", group="g")
             if alone:
                 sums = made.add_up_alone("g", "g", Select((), "t"))
@@ -216,7 +215,6 @@ def test_other_aggregates_are_no_moments(name: str) -> None:
 def test_squares_of_the_farthest_values_fit_128_bits(size: str) -> None:
     """As many as 2^40 of them: the limit of what counts is public, and of the type's size."""
     made = write_exact_moments("VAR_POP", [Typed(expression_of("y"), DOUBLE, bounded(f"-{size}", size))], None, "a0")  # fmt: skip
-    assert made is not None
     most = int(made.there.split()[-1])
     assert most**2 << 40 < 1 << 127
     steps = float(made.values["y"].split("* ")[1].split()[0])

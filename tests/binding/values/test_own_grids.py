@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +39,6 @@ def ask(rows: Sequence[Row], condition: str | None = None) -> Answers:
         for name in ALL:
             values = [VALUE.format(side) for side in ("y" if name.startswith(("VAR", "STD")) else "yx")]
             made = write_own_grid_moments(name, values, condition, "a0")
-            assert made is not None
             text = write_layers(made.add_up_alone("g", "g", Select((), "t")), ["g"], {"a0": made}).sql
             found[name] = dict(con.execute(text).fetchall())
     return found
@@ -151,7 +149,6 @@ def test_a_filter_leaves_rows_out() -> None:
 def test_squares_of_the_farthest_values_fit_128_bits() -> None:
     """Half of the steps between the ends, and one for rounding; 2^40 times."""
     made = write_own_grid_moments("VAR_POP", ["y"], None, "a0")
-    assert made is not None
     steps = Fraction(4398046511104)
     assert f"{float(steps)!r} / " in made.add_up_alone("g", "g", Select((), "t")).sql
     assert (steps / 2 + 1) ** 2 * 2**40 < 2**127
@@ -160,33 +157,3 @@ def test_squares_of_the_farthest_values_fit_128_bits() -> None:
 def test_other_aggregates_and_long_values_are_written_otherwise() -> None:
     assert write_own_grid_moments("AVG", ["y"], None, "a0") is None
     assert write_own_grid_moments("VAR_POP", [" + ".join(["y"] * 600)], None, "a0") is None
-
-
-def test_blocks_are_the_side_of_the_join_that_is_held() -> None:
-    """The rows stream past the blocks' grids. The other way round they would all be held, and take twice as long."""
-    for where in ("", " WHERE x > 3", " WHERE y > 1 AND x IS NOT NULL AND y < x"):
-        for name in ("VAR_POP", "CORR", "REGR_INTERCEPT"):
-            with connect([(0, 1.0, 1.0)]) as con:
-                con.execute(
-                    "CREATE OR REPLACE TABLE t AS SELECT i AS u, random() AS y, random() AS x FROM range(200000) r(i)"
-                )
-                values = [VALUE.format(side) for side in ("y" if name.startswith("VAR") else "yx")]
-                made = write_own_grid_moments(name, values, None, "a0")
-                assert made is not None
-                text = made.add_up_alone(
-                    "CAST(hash(xor(u, 5)) >> 57 AS UTINYINT)", "g", Select((), f"t{where}")
-                ).sql
-                plan = con.execute(f"EXPLAIN (FORMAT JSON) {text}").fetchall()[0][1]
-            held = find_held(plan)
-            assert "min(" in held, (where, name)
-
-
-def find_held(plan: str) -> str:
-    """Return the second child of the join: the one whose rows are held."""
-    nodes = list(json.loads(plan))
-    while nodes:
-        node = nodes.pop()
-        if "JOIN" in node["name"].upper():
-            return str(node["children"][1]).lower()
-        nodes += node["children"]
-    raise AssertionError("no join")

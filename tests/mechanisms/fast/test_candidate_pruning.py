@@ -72,7 +72,6 @@ def _check_cells(counted: HistogramQuery, x: np.ndarray, thresholds: np.ndarray,
     """Compare the bounds that cells give, and the counts inside of them, with counts one by one."""
     for after in (False, True):
         known = ThresholdCells.between(counted, Thresholds(thresholds), after)
-        assert known is not None
         found = BinnedColumn(known)
         found.count(iter(np.array_split(x, 4)), room)
         assert found.counts.sum() == len(x)
@@ -122,8 +121,6 @@ def looked_at(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = F
     assert isinstance(found, PrunedCandidates)
     assert rows.asked == ["x"]
     exact = sweep.take(rows, Entropy())
-    assert exact is not None
-    assert exact.sensitivities is not None
     scores = exact.scores
     if len(set(exact.sensitivities.tolist())) > 1:
         scores = compute_generalised_scores(exact.scores, exact.sensitivities, seed % 4)
@@ -185,7 +182,6 @@ def test_pairs_of_winners(small: None, method: str, monkeypatch: pytest.MonkeyPa
     op = ExponentialChoice(("c",), ("v",), 1, Fraction(1, 4), False, method, top=2, sweep=sweep)
     scores, rate, entropy = [30 - 5 * i for i in range(6)], float(op._rates.equal), fixed("pairs")
     few = op._prune(rows, entropy)
-    assert few is not None
     assert few.gaps.far > 1
 
     def law_of(left: list[int]) -> list[float]:
@@ -237,8 +233,6 @@ def test_wide_numbers(small: None) -> None:
     rates = ChoiceRates(Fraction(1, 40), Fraction(1, 2 * SCORE_GRID), lambda size: 1)
     found = CandidatePruning(wide, rates).take(rows, Entropy())
     exact = wide.take(rows, Entropy())
-    assert found is not None
-    assert exact is not None
     assert exact.scores.dtype == object
     assert exact.sensitivities is not None
     gaps = -compute_generalised_scores(exact.scores, exact.sensitivities, 1)
@@ -273,7 +267,6 @@ def test_the_law(small: None, method: Any, factor: str, monkeypatch: pytest.Monk
         )
         monkeypatch.setattr(ExponentialChoice, "_margin", lambda self, size: 2)
     exact = sweep.take(rows, Entropy())
-    assert exact is not None
     scores, rate = exact.scores, choice._rates.equal
     if varying:
         assert exact.sensitivities is not None
@@ -285,14 +278,12 @@ def test_the_law(small: None, method: Any, factor: str, monkeypatch: pytest.Monk
         law = laplace([round(int(s) / coarse) for s in scores], 1 / float(rate) / coarse)
     entropy = fixed("narrowed")
     few = choice._prune(rows, entropy)
-    assert few is not None
     assert few.gaps.far > 2
     places = np.argsort(law)[::-1].tolist()
     drawn = [choice.release(rows, entropy).table.column("v")[0].as_py() // 5 for _ in range(400)]
     sample = np.array([places.index(i) for i in drawn])
     assert p_value(sample, lambda k: law[places[k]] if k < n else 0.0, signed=False) > REFUSED
     # Negative controls: who forgets the far ones never draws them; and not everything passes.
-    assert few.gaps.near is not None
     assert set(drawn) > set(few.gaps.near.tolist())
     even = p_value(sample, lambda k: 1 / n if k < n else 0.0, signed=False)
     assert even < REFUSED

@@ -48,7 +48,6 @@ def looked_at(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = F
     places = dice.permutation(100) * 3 if seed % 4 > 1 else np.arange(100)
     rows = Rows(rows.candidates.set_column(2, CANDIDATE_PLACE, pa.array(places)), rows.column, rows.room)
     exact = sweep.take(rows, Entropy())
-    assert exact is not None
     scores = exact.scores[np.argsort(places)]
     level, most = int(dice.choice(scores)) + seed % 3, 1 + seed % 5
     rows.asked.clear()
@@ -58,7 +57,6 @@ def looked_at(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = F
     size, near = found.short.size, found.short.near
     assert size == 100 or np.count_nonzero(scores[:size] >= level) >= most
     assert [found.row_of(place) for place in range(size)] == np.argsort(places)[:size].tolist()
-    assert near is not None
     assert found.short.gaps.tolist() == (level - scores[near]).tolist()
     far = [found.short.beyond(j) for j in range(found.short.far)]
     assert sorted([*near.tolist(), *(place for place, _ in far)]) == list(range(size))
@@ -111,7 +109,6 @@ def test_bounds_that_forget_something_are_found_out(small: None, monkeypatch: py
 def test_all_far_and_all_above(small: None, level: int, near: int) -> None:
     sweep, rows = made(1, ">=", "count", False)
     found = ThresholdPruning(sweep, level, RATE, 1).take(rows, Entropy())
-    assert found is not None
     assert len(found.short.gaps) == near
     assert found.short.size == (100 if not near else 1)
 
@@ -174,7 +171,6 @@ def test_who_is_missed_is_asked_again(small: None) -> None:
     entropy = fixed("again")
     plain = replace(op, sweep=None)
     exact = op.sweep.take(rows, Entropy()) if op.sweep is not None else None
-    assert exact is not None
     scored = rows.candidates.append_column("dpsql_score", pa.array(exact.scores))
     n = 500
     counts = [

@@ -8,7 +8,6 @@ import json
 import math
 import random
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -516,25 +515,6 @@ def test_all_texts_of_an_item_share_one_fresh_salt() -> None:
     assert salts[0] != salts[2]
     assert SALT not in "".join(seen)
     assert any(SALT in text for text in item.queries(()))
-
-
-def test_operators_are_values() -> None:
-    assert Stable((iqr(),)) == Stable((iqr(),))
-    assert repr(Stable((iqr(),))) == repr(Stable((iqr(),)))
-    assert Stable((iqr(),)).event == iqr().event
-    with pytest.raises(ValueError, match="public groups"):
-        Stable((iqr(),), ("k",))
-    text = " ".join(Stable((iqr(),)).sentences(0.95))
-    assert "factor of 2" in text
-    assert "NULL" in text
-
-
-def test_counter_of_notes_says_nothing_new() -> None:
-    """The count of notes is visible in the table."""
-    made = Stable((Mode("m", "SELECT v FROM t", OptimalTest(ONE, TINY)),)).release(
-        column([1, 2], "INTEGER"), Entropy()
-    )
-    assert Counter(v is None for v in made.table.column("m").to_pylist())[True] == len(made.notes)
 
 
 def test_iqr_is_held_to_the_declared_width() -> None:

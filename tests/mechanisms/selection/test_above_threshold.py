@@ -450,18 +450,6 @@ def test_stream_is_closed_in_a_forked_child() -> None:
     assert not stream.exhausted
 
 
-def test_sentences_name_the_scale_and_what_hits_cost() -> None:
-    said = " ".join(
-        operator(ThresholdNoise(1, HALF, HALF, 3, False), candidates=100, answer=("answer", HALF)).sentences(
-            0.95
-        )
-    )
-    assert "at most 3 hits" in said
-    assert "not paid for" in said
-    assert "ε=1" in said
-    assert "afresh" in said
-
-
 @pytest.mark.parametrize("threshold", [0, 3 * 10**17, -3 * 10**17, 1 << 62, 1 << 70])
 @pytest.mark.parametrize("column", [False, True])
 def test_scores_at_the_ends_of_64_bits_are_compared_as_numbers(threshold: int, column: bool) -> None:

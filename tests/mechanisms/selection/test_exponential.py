@@ -410,21 +410,6 @@ def test_stated_utility_of_unequal_candidates_holds() -> None:
     assert missed <= 55  # 30 allowed on average
 
 
-def test_sentences() -> None:
-    said = " ".join(
-        choice("permute_and_flip", top=2, monotone=True, candidates=10, answer=("a", Fraction(1))).sentences(
-            0.95
-        )
-    )
-    assert "2 best" in said
-    assert "within" in said
-    assert "same way" in said
-    assert "afresh" in said
-    unequal = " ".join(choice("exponential", varying=True, candidates=10).sentences(0.99))
-    assert "0.95" in unequal
-    assert "moves that other" in unequal
-
-
 # -- Gumbel noise that is drawn once -------------------------------------------------------------------------------
 
 

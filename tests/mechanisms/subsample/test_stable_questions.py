@@ -40,7 +40,6 @@ def winner_of(blocks: tuple[Block, ...], question: int, radius: Radius) -> tuple
     """The winning vote and its radius, as :func:`find_winner` has them."""
     votes = [block[question] for block in blocks]
     best, _ = find_winner(votes)
-    assert best is not None
     counts = [n for _, n in Counter(votes).most_common()] + [0]
     return best[1], radius(counts[0], counts[1])
 

@@ -28,7 +28,6 @@ from dpsql.mechanisms.subsample.blocks import (
     LiftedBlocks,
     NoisyMode,
     PythonBlocks,
-    StableMode,
 )
 from dpsql.mechanisms.subsample.subsample import (
     BlockMean,
@@ -441,22 +440,3 @@ def test_fresh_salt_every_release(read: Callable[[str], pa.Table]) -> None:
     assert seen[0] != seen[1]
     assert SALT not in "".join(seen)
     assert operator.queries[0].count(SALT) == 1
-
-
-def test_operator_is_a_value(read: Callable[[str], pa.Table]) -> None:
-    source = LiftedBlocks(
-        "SELECT unit % 50 AS block, MODE(b) AS m, AVG(v) AS a FROM t GROUP BY 1", ("m", "a"), 50
-    )
-    combiners = (
-        StableMode("m", OptimalTest(ONE, Fraction(1, 1000))),
-        BlockMean("a", ResultRange(Fraction(0), Fraction(10), 1000), LaplaceNoise(ONE, 1000), 3),
-        WinsorizedMean("a", UNIT, ONE),
-    )
-    operator = SubsampleAggregate(source, combiners)
-    assert operator == SubsampleAggregate(source, combiners)
-    made = operator.release(read, Entropy())
-    assert made.table.column_names == ["m", "a", "a__low", "a__high"]
-    assert made.table.schema.field("m").type == pa.bool_()
-    text = " ".join(operator.sentences(0.95))
-    assert "50 blocks" in text
-    assert "3 smallest" in text

@@ -107,7 +107,6 @@ def test_noise_of_the_measurements_is_that_of_the_charge() -> None:
     for marginal in itertools.chain(*found):
         off[len(marginal.columns) == 1] += list(np.array(marginal.counts) - exact.project(marginal.columns))
     for single, noise in ((True, operator.single), (False, operator.measured)):
-        assert noise is not None
         ratio = np.std(off[single]) / np.sqrt(noise.variance)
         assert abs(ratio - 1) < 0.05
         assert not any(abs(ratio * factor - 1) < 0.05 for factor in (0.9, 1.1))  # it would be seen
@@ -184,7 +183,6 @@ def find_greatest_loss(
 ) -> tuple[Fraction, float]:
     """Return the greatest loss, over all units, of one marginal's Laplace noise, exactly; and of one choice, at 50 digits."""
     assert isinstance(operator.measured, LaplaceNoise)
-    assert operator.choice is not None
     base = dict.fromkeys(itertools.product(*map(range, sizes)), 3)
     candidates = [*((i,) for i in range(len(sizes))), *list_marginals(sizes)]
     expected = {c: np.full(int(np.prod([sizes[i] for i in c])), 6.4) for c in candidates}
@@ -212,7 +210,6 @@ def find_greatest_loss(
 def test_no_unit_loses_more_than_is_charged(steps: int, groups: int) -> None:
     sizes = (2, 2, 2)
     operator = replace(laplace(steps, groups), sizes=sizes, keys=KEYS[:3], domains=("a", "b", "c"))
-    assert operator.measured is not None
     noisy, choice = find_greatest_loss(operator, sizes, steps, groups)
     assert noisy == operator.measured.epsilon  # exactly: all rows of a unit in one cell
     assert choice <= operator.choice  # type: ignore[operator]
@@ -223,7 +220,6 @@ def test_it_would_fail() -> None:
     shape = {"sizes": sizes, "keys": KEYS[:3], "domains": ("a", "b", "c")}
     less = replace(laplace(1, 1), **shape)  # noise for one row, where a unit has two
     noisy, _ = find_greatest_loss(less, sizes, 2, 1)
-    assert less.measured is not None
     assert noisy == 2 * less.measured.epsilon
     tight = replace(less, choice=Fraction(40))  # so large that a choice loses nearly all of it
     assert find_greatest_loss(tight, sizes, 1, 1)[1] <= 40 < find_greatest_loss(tight, sizes, 4, 1)[1]
