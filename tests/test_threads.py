@@ -250,6 +250,26 @@ print(session.sql("SHOW BUDGET")["spent_epsilon"][0])
 """
 
 
+def test_two_sessions_and_sixteen_threads_share_a_ledger(tmp_path: Path) -> None:
+    """As two notebooks do: each charge is counted once, and together they stop at the budget."""
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t AS SELECT i AS u, i % 10 AS x FROM range(1000) r(i)")
+        policy = dpsql.Policy.loads(POLICY.format(epsilon=12_000))
+        ledger = tmp_path / "own.ledger"
+        sessions = [dpsql.connect(con, policy=policy, ledger=ledger) for _ in range(2)]
+
+        def ask(thread: int) -> int:
+            (row,) = sessions[thread % 2].sql(COUNT.format(thread / 16)).fetchall()
+            return int(row[0])
+
+        found = ask_at_once(*(lambda thread=thread: ask(thread) for thread in range(16)))
+        assert found.count(100) == 12
+        assert [type(one) for one in found if one != 100] == [dpsql.BudgetExceeded] * 4
+        assert [spent(session) for session in sessions] == [12_000] * 2
+        for session in sessions:
+            session.close()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_fork_connects_again_and_shares_the_ledger(tmp_path: Path) -> None:
     """As servers fork workers after loading: the parent's session is refused there, before a charge."""
