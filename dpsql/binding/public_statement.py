@@ -181,7 +181,7 @@ def resolve_key(
     if isinstance(node, exp.Literal) and not node.is_string:
         place = int(node.name) if node.name.isdigit() else 0
         if not 1 <= place <= len(select.expressions):
-            raise bind_error(node, "GROUP BY counts the columns of the SELECT from 1.")
+            raise bind_error(node, "GROUP BY counts the columns from 1.")
         chosen: exp.Expr = select.expressions[place - 1].unalias()
         return chosen
     if isinstance(node, exp.Column) and not node.table and not is_column(node):

@@ -13,6 +13,9 @@ from dpsql.late_dataclass import dataclass
 _TRUTH = ("TRUE", "FALSE")
 INTERVALS = ("columns", "off")
 """The values of the setting ``intervals``: whether the ends of intervals are columns of an answer."""
+_SHOW_WORDS = "BUDGET LEDGER POLICY TABLES VALUES TRADEOFF GROUPS ACCOUNTANTS RELEASES"
+SHOW_WORDS = tuple(_SHOW_WORDS.split())
+"""The relations that SHOW displays."""
 
 
 @dataclass(frozen=True)

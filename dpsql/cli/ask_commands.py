@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import BudgetExceeded, Error, ParseError, ServerError
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from dpsql.session.result import Result
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-    """The commands of a parser, to which further ones are added."""
+    """The commands of a parser; further ones are added to it."""
+    Arguments = argparse.ArgumentParser | argparse._MutuallyExclusiveGroup
+    """A parser, or a group of arguments that exclude each other."""
 
 Run = Callable[[argparse.Namespace], int | None]
 _WIDTH = 100
@@ -59,6 +61,11 @@ def add_actions(command: argparse.ArgumentParser) -> Commands:
     return command.add_subparsers(metavar="ACTION", title="actions")
 
 
+def add_file(command: Arguments, name: str, help: str, **more: Any) -> None:
+    """Add an argument that is a file's path."""
+    command.add_argument(name, metavar="FILE", type=Path, help=help, **more)
+
+
 def add_database(command: argparse.ArgumentParser) -> None:
     """Add ``--database`` for a command that reads data."""
     command.add_argument(
@@ -73,13 +80,7 @@ def add_policy(
     command.add_argument(
         "policy_place", nargs="*" if several else "?", type=Path, metavar="POLICY", help=help
     )
-    command.add_argument(
-        "--policy",
-        type=Path,
-        metavar="FILE",
-        action="append" if several else "store",
-        help="like POLICY",
-    )
+    add_file(command, "--policy", "like POLICY", action="append" if several else "store")
 
 
 def take_policy(given: argparse.Namespace) -> None:
@@ -119,12 +120,10 @@ def add_place(command: argparse.ArgumentParser) -> None:
     A command with a file as its argument takes no policy as an argument.
     """
     if any(action.dest == "file" for action in command._actions):
-        command.add_argument(
-            "--policy", metavar="FILE", type=Path, help="the policy in the folder of the ledger"
-        )
+        add_file(command, "--policy", "the policy in the folder of the ledger")
     else:
         add_policy(command, "the policy in the folder of the ledger")
-    command.add_argument("--ledger", metavar="FILE", type=Path, help="the ledger, if it is elsewhere")
+    add_file(command, "--ledger", "the ledger, if it is elsewhere")
 
 
 DEFAULT_LISTEN = "127.0.0.1:31337"
@@ -143,13 +142,7 @@ def add_answer_commands(commands: Commands) -> None:
         "The records are public. A second run is free, since answers are stored.",
         ("dpsql demo", "dpsql demo --serve --pg 127.0.0.1:5432 --console 127.0.0.1:8321"),
     )
-    demo.add_argument(
-        "--ledger",
-        metavar="FILE",
-        type=Path,
-        default=Path("dpsql-demo.ledger"),
-        help="the ledger",
-    )
+    add_file(demo, "--ledger", "the ledger", default=Path("dpsql-demo.ledger"))
     demo.add_argument(
         "--serve", action="store_true", help="serve these records, with a token for one analyst"
     )
@@ -223,36 +216,23 @@ def add_session_arguments(command: argparse.ArgumentParser, servers: bool = Fals
         servers: whether the session may be one on an owner's server.
     """
     where = command.add_mutually_exclusive_group(required=True)
-    where.add_argument("--policy", metavar="FILE", type=Path, help="the policy file")
+    add_file(where, "--policy", "the policy file")
     add_database(command)
-    command.add_argument(
-        "--ledger", metavar="FILE", type=Path, help="the ledger; default: in the folder of the policy"
-    )
+    add_file(command, "--ledger", "the ledger; default: in the folder of the policy")
     command.add_argument("--analyst", metavar="NAME", help="the analyst, whose share of the budget is used")
     if servers:
         where.add_argument("--server", metavar="URL", help="the address of an owner's server")
-        command.add_argument(
-            "--token-file", metavar="FILE", type=Path, help="a file with the token; default: DPSQL_TOKEN"
-        )
-        command.add_argument(
-            "--tls-ca", metavar="FILE", type=Path, help="the certificate of the owner's authority"
-        )
-        command.add_argument(
-            "--tls-client-cert",
-            metavar="FILE",
-            type=Path,
-            help="your own certificate, if the server asks for one",
-        )
-        command.add_argument(
-            "--tls-client-key", metavar="FILE", type=Path, help="its key; default: in the same file"
-        )
+        add_file(command, "--token-file", "a file with the token; default: DPSQL_TOKEN")
+        add_file(command, "--tls-ca", "the certificate of the owner's authority")
+        add_file(command, "--tls-client-cert", "your own certificate, if the server asks for one")
+        add_file(command, "--tls-client-key", "its key; default: in the same file")
 
 
 def _add_text_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "text", nargs="?", metavar="SQL", help="the statements; without it, or -, standard input is read"
     )
-    command.add_argument("--file", metavar="FILE", type=Path, help="read the SQL from a file")
+    add_file(command, "--file", "read the SQL from a file")
     command.add_argument("--params", metavar="JSON", help="values of $name, as a JSON object")
 
 

@@ -17,6 +17,7 @@ from dpsql.cli.ask_commands import (
     add_actions,
     add_command,
     add_database,
+    add_file,
     add_place,
     add_policy,
     require_policy,
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     from dpsql.cli.ask_commands import Commands
     from dpsql.policy.model import Policy
     from dpsql.server.tokens import TokenFile
+
+
+def _add_output(
+    command: argparse.ArgumentParser, help: str = "write to this file, which must not exist"
+) -> None:
+    command.add_argument("-o", "--output", metavar="FILE", type=Path, help=help)
 
 
 def add_policy_commands(commands: Commands) -> None:
@@ -61,9 +68,7 @@ def add_policy_commands(commands: Commands) -> None:
     )
     init.add_argument("--database", metavar="FILE", help="a DuckDB database, like SOURCE")
     init.add_argument("--unit", metavar="COLUMN", help="the column of the privacy unit, or ROW; else guessed")
-    init.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="write to this file, which must not exist"
-    )
+    _add_output(init)
     check = add_command(
         actions,
         "check",
@@ -93,9 +98,7 @@ def add_policy_commands(commands: Commands) -> None:
         ),
     )
     taken.add_argument("metadata", metavar="METADATA", type=Path, help="the YAML file (or JSON)")
-    taken.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="write to this file, which must not exist"
-    )
+    _add_output(taken)
     taken.add_argument("--epsilon", required=True, help="the whole budget, which metadata do not have")
     taken.add_argument("--delta", default="0", help="the whole delta; default 0")
     taken.add_argument(
@@ -193,8 +196,8 @@ def add_ledger_commands(commands: Commands) -> None:
         metavar="POLICY",
         help="the policy with the ledger in its folder, or a ledger",
     )
-    report.add_argument("--ledger", metavar="FILE", type=Path, help="the ledger, if it is elsewhere")
-    report.add_argument("--policy", metavar="FILE", type=Path, help="like POLICY")
+    add_file(report, "--ledger", "the ledger, if it is elsewhere")
+    add_file(report, "--policy", "like POLICY")
     report.add_argument(
         "--accountant", choices=tuple(ACCOUNTANTS), help="count the charges under this accountant"
     )
@@ -208,9 +211,7 @@ def add_ledger_commands(commands: Commands) -> None:
     report.add_argument(
         "--why", type=int, metavar="N", help="explain the charge or the refusal of statement N alone"
     )
-    report.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="write to this file: .html, .csv, .json, else text"
-    )
+    _add_output(report, "write to this file: .html, .csv, .json, else text")
 
     ledger = add_command(
         commands,
@@ -254,7 +255,7 @@ def _add_upkeep(actions: Commands) -> None:
         "copy the ledger while sessions run, and verify the copy",
         examples=("dpsql ledger backup --policy policy.toml visits.backup",),
     )
-    backup.add_argument("file", metavar="FILE", type=Path, help="the copy, which must not exist")
+    add_file(backup, "file", "the copy, which must not exist")
     restore = add_command(
         actions,
         "restore",
@@ -265,7 +266,7 @@ def _add_upkeep(actions: Commands) -> None:
             "dpsql ledger restore --policy policy.toml visits.backup --spent 0.5",
         ),
     )
-    restore.add_argument("file", metavar="FILE", type=Path, help="the backup")
+    add_file(restore, "file", "the backup")
     restore.add_argument("--spent", metavar="EPSILON", help="epsilon charged since, if it can't be read")
     restore.add_argument("--spent-delta", metavar="DELTA", default="0", help="its delta; default 0")
     forget = add_command(
@@ -436,12 +437,11 @@ def add_serve_command(commands: Commands) -> None:
         metavar="FILE",
         help="a DuckDB database; default: the policy's sources (one for each policy, in their order)",
     )
-    serve.add_argument(
+    add_file(
+        serve,
         "--ledger",
-        type=Path,
-        metavar="FILE",
+        "the ledger; default: in the folder of the policy (one for each, in their order)",
         action="append",
-        help="the ledger; default: in the folder of the policy (one for each, in their order)",
     )
     serve.add_argument(
         "--listen",
@@ -454,13 +454,10 @@ def add_serve_command(commands: Commands) -> None:
         metavar="PLACE",
         help="also speak PostgreSQL's protocol there, to psql and other clients: HOST:PORT, or unix:/folder",
     )
-    serve.add_argument("--tls-cert", type=Path, metavar="FILE", help="the server's certificate, PEM")
-    serve.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, PEM")
-    serve.add_argument(
-        "--tls-client-ca",
-        type=Path,
-        metavar="FILE",
-        help="require a client certificate of this authority; its CN is the analyst",
+    add_file(serve, "--tls-cert", "the server's certificate, PEM")
+    add_file(serve, "--tls-key", "its key, PEM")
+    add_file(
+        serve, "--tls-client-ca", "require a client certificate of this authority; its CN is the analyst"
     )
     serve.add_argument(
         "--console",
@@ -472,12 +469,7 @@ def add_serve_command(commands: Commands) -> None:
         metavar="PLACE",
         help="serve /metrics to Prometheus, and /healthz: 127.0.0.1:9464, or unix:/path",
     )
-    serve.add_argument(
-        "--metrics-token",
-        type=Path,
-        metavar="FILE",
-        help="the token that a scrape of a port sends (Authorization: Bearer)",
-    )
+    add_file(serve, "--metrics-token", "the token that a scrape of a port sends (Authorization: Bearer)")
     serve.add_argument(
         "--alert",
         type=Path,
@@ -541,17 +533,8 @@ def _one_for_each(name: str, given: Sequence[object] | None, policies: Sequence[
 # -- the analysts of a server: tokens and pauses
 
 USUAL_DAYS = 90
-"""Days that a token holds where nobody says."""
+"""The days for which a new token is valid by default."""
 _NO_REASON, _LONGEST_REASON = "paused by the owner", 200
-_HELP = {
-    "add": "make an analyst's token, which is printed once",
-    "list": "list analysts with a token, its expiry, and pauses",
-    "rotate": "replace an analyst's token; the old one ends at once",
-    "remove": "end an analyst's token and sessions",
-    "pause": "let an analyst ask nothing more, until the owner resumes",
-    "resume": "let an analyst who was paused ask again",
-    "end": "end one session of an analyst, or stop one running statement",
-}
 
 
 def add_analyst_commands(commands: Commands) -> None:
@@ -567,18 +550,18 @@ def add_analyst_commands(commands: Commands) -> None:
         ),
     )
     actions = add_actions(analyst)
-    for name, run in (
-        ("add", _add),
-        ("list", _list),
-        ("rotate", _rotate),
-        ("remove", _remove),
-        ("pause", _pause),
-        ("resume", _resume),
-        ("end", _end),
+    for name, run, help in (
+        ("add", _add, "make an analyst's token, which is printed once"),
+        ("list", _list, "list analysts with a token, its expiry, and pauses"),
+        ("rotate", _rotate, "replace an analyst's token; the old one ends at once"),
+        ("remove", _remove, "end an analyst's token and sessions"),
+        ("pause", _pause, "refuse an analyst's statements until the owner resumes"),
+        ("resume", _resume, "accept a paused analyst's statements again"),
+        ("end", _end, "end one session of an analyst, or stop one running statement"),
     ):
         whom = {"list": "", "end": "ann --session 1a2b3c4d "}.get(name, "ann ")
         example = f"dpsql analyst {name} {whom}--policy policy.toml"
-        command = add_command(actions, name, run, _HELP[name], examples=(example,))
+        command = add_command(actions, name, run, help, examples=(example,))
         if name != "list":
             command.add_argument("name", metavar="NAME", help="as in [analysts.NAME] of the policy")
         add_policy(command, "the policy file, with the tokens in its folder")
@@ -683,7 +666,7 @@ def _list(given: argparse.Namespace) -> None:
 
 
 def _keep_from_others() -> None:
-    """Make the file behind standard output private, if it is a file: clients refuse a token that others can read."""
+    """Remove other users' access to the file behind standard output, if any: clients refuse a token that others can read."""
     with suppress(OSError, ValueError):
         mode = os.fstat(sys.stdout.fileno()).st_mode
         if stat.S_ISREG(mode) and mode & 0o077:

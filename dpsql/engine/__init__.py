@@ -5,11 +5,11 @@ duckdb.py          DuckDB over private data
 postprocess.py     DuckDB over releases and public tables
 public_sql.py      the SQL allowed there, and its process
 sandbox.py         queries that always end; shared instances; databases without private data
-sources.py         files and frames as relations
-arrow_values.py    Arrow arrays without values on which DuckDB fails
+sources.py         files, database files and frames as relations
+frames.py          frames and Arrow objects as tables, without values on which DuckDB fails
 text_sources.py    CSV and JSON lines
-text_proposals.py  formats and types of CSV files, from their first lines
-schemas.py         columns, types and keys of sources; database files
+proposals.py       for the owner: formats and types from rows
+schemas.py         for the owner: columns, types and keys of sources
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpsql.engine import sandbox, schemas, sources
+from dpsql.engine import sandbox, sources
 from dpsql.engine.base import (
     Engine,
     find_states,
@@ -48,8 +48,8 @@ from dpsql.engine.base import (
     raise_unless_done,
     write_absolute,
 )
+from dpsql.engine.frames import digest_table, list_object_columns, list_orders, to_arrow
 from dpsql.engine.sandbox import Cursors, Opened, SharedInstance, join_instance
-from dpsql.engine.sources import digest_table, list_object_columns, list_orders, to_arrow
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.numerics.exact_numbers import make_values
 from dpsql.policy.model import NameMapping, Policy, Table, fold
@@ -332,9 +332,9 @@ class DuckDBEngine(Engine):
         base: Path,
         resources: Mapping[str, str | int] | None = None,
     ) -> None:
-        schemas.check_database(database, policy)
+        sources.check_database(database, policy)
         given = {str(name): str(value) for name, value in (resources or {}).items()}
-        limit = schemas.read_seconds(given.pop(TIME_LIMIT, None))
+        limit = sources.read_seconds(given.pop(TIME_LIMIT, None))
         self._attached = isinstance(database, duckdb.DuckDBPyConnection)
         for name in given:
             if name not in RESOURCES:
@@ -440,7 +440,7 @@ class DuckDBEngine(Engine):
 
     def _prepare(self, con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
         if self._path is not None:
-            schemas.use_attached(con)
+            sources.use_attached(con)
         for name, frame in self._frames.items():
             con.register(name, frame)
         return con
@@ -520,7 +520,7 @@ class DuckDBEngine(Engine):
             raise PolicyError(f"DuckDB can't be opened with {self._resources}.", hint=hint)
         if path is not None:
             try:
-                schemas.attach_database(con, path)
+                sources.attach_database(con, path)
             except PolicyError:
                 con.close()
                 raise
@@ -551,14 +551,14 @@ class DuckDBEngine(Engine):
             return ("temp", "main", sources.name_view(table))
         name = table.source or table.name
         temporary = "." not in name and sources.exists_in_catalog(self._con, name, temporary=True)
-        places = schemas.list_places(name, self._home, self._database)
+        places = sources.list_places(name, self._home, self._database)
         for place in [("temp", "main", name)] if temporary else places:
             body = ".".join(map(sandbox.quote_identifier, place))
             if (columns := sources.describe_relation(self._con, body)) is not None:
                 break
         else:
             given = self._path is not None or self._attached or bool(self._frames)
-            raise schemas.explain_missing_table(self._con, table, name, self._base, given)
+            raise sources.explain_missing_table(self._con, table, name, self._base, given)
         if not temporary:
             self._paths[table.name] = place
         # Texts are compared exactly: if a collation made two equal, one row would decide how all are shown.

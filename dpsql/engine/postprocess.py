@@ -397,7 +397,7 @@ _MISSING = (
     (re.compile(r'(?i)referenced column "(.*?)" not found'), "there is no column {} above the private part"),
     (re.compile(r'(?i)does not have a column named "(.*?)"'), "there is no column {} above the private part"),
     (re.compile(r'(?i)referenced table "(.*?)" not found'), "there is no table {} above the private part"),
-    (re.compile(r"(?i)(order) term out of range"), "ORDER BY counts the columns of the SELECT from 1"),
+    (re.compile(r"(?i)(order) term out of range"), "ORDER BY counts the columns from 1"),
 )
 
 

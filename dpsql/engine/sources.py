@@ -1,326 +1,47 @@
-"""Files and data frames as relations of a session, with the policy's columns or their own.
+"""Files, database files and data frames as relations of a session, with the policy's columns or their own.
 
 Text files, and Parquet files with invalid values, are copied once when the session opens, into a temporary table of the
 session's own in-memory database, which no other process sees and DuckDB may spill. One text in a Parquet file that is not UTF-8,
 or a time after 24:00, makes every query over its column fail: one person's row would decide how a statement ends. So columns
 with such values are found once per version of a file, and the values are NULL in the copy. Other files are read in place.
 
-Frames and Arrow files are read once when a session opens, and values on which DuckDB fails become NULL (see
-:mod:`dpsql.engine.arrow_values`). A column of Python objects takes its type from its values, so one person's value would decide
-it. It becomes text instead, value by value, and the policy declares its type.
+Frames and Arrow files are read once when a session opens (see :mod:`dpsql.engine.frames`). Errors about a database file come
+from its first bytes, the operating system and locks, never from a row.
 """
 
 from __future__ import annotations
 
 import contextlib
-import datetime
 import hashlib
 import json
-import numbers
 import os
 import re
-import uuid
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
-from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 
-from dpsql.engine.arrow_values import TEXT_TESTS, clean_array, clean_table
 from dpsql.engine.base import find_files
+from dpsql.engine.frames import clean_array, list_orders, make_readable
 from dpsql.engine.sandbox import quote_identifier, quote_literal
-from dpsql.engine.text_proposals import count_losses
 from dpsql.engine.text_sources import (
     INTEGER_TYPE,
     copy_text,
-    read_keys,
     require_reader,
     write_text_cast,
     write_zoned_text,
 )
-from dpsql.errors import PolicyError
+from dpsql.errors import PolicyError, did_you_mean
 from dpsql.ledger.state_files import make_private_directory, make_state_directory, write_private
 from dpsql.policy.model import Policy, Table, explain_missing_types, fold, list_types
 from dpsql.policy.tables import ARROW_ENDINGS, FILE_ENDINGS, ZONED
-from dpsql.policy.validate import settle_type
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
-
-
-_KNOWN_EXTENSIONS = ("arrow.uuid", "arrow.json")
-"""Extension types that DuckDB reads as types of its own; DuckDB 1.5 fails on booleans of eight bits."""
-
-
-def _simplify(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column in a type that DuckDB reads: storage for extensions, floats for halves and wide decimals."""
-    kind = column.type
-    inner = kind.value_type if pa.types.is_dictionary(kind) else None
-    plain = inner is None or any(is_text(inner) for is_text in TEXT_TESTS) or pa.types.is_primitive(inner)
-    if inner is not None and not plain:  # DuckDB fails on words of some types
-        chunks = [chunk.dictionary.take(chunk.indices) for chunk in column.chunks]
-        return _simplify(pa.chunked_array(chunks, inner))
-    if isinstance(kind, pa.BaseExtensionType) and kind.extension_name not in _KNOWN_EXTENSIONS:
-        stored = pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type)
-        return stored.cast(pa.bool_()) if kind.extension_name == "arrow.bool8" else _simplify(stored)
-    half = pa.types.is_float16(kind)
-    if half or (pa.types.is_decimal(kind) and kind.bit_width > 128):
-        wanted = pa.float32() if half else pa.float64()
-        lists = (chunk.to_pylist() for chunk in column.chunks)
-        return pa.chunked_array(
-            [pa.array([None if v is None else float(v) for v in each], wanted) for each in lists], wanted
-        )
-    return column
-
-
-def _finish(name: str, table: pa.Table) -> pa.Table:
-    """Return a table that DuckDB can read, without invalid values; PolicyError if it can't read a column's type."""
-    for place, field in enumerate(table.schema):
-        column = table.column(place)
-        with _naming(field.name, field.type):
-            made = _simplify(column)
-        if made is not column:
-            table = table.set_column(place, field.with_type(made.type), made)
-    for field in table.schema:
-        if not _is_read(field.type):
-            raise PolicyError(
-                f"dpsql can't read Arrow's type {field.type} of the column {field.name} of {name}.",
-                hint="cast it to numbers, texts, dates or lists of these, or leave it out.",
-            )
-    return clean_table(table)
-
-
-_PLAIN_TYPES = (
-    pa.types.is_integer,
-    pa.types.is_boolean,
-    pa.types.is_float32,
-    pa.types.is_float64,
-    pa.types.is_string,
-    pa.types.is_date,
-    pa.types.is_large_string,
-    pa.types.is_timestamp,
-)
-
-
-def _is_read(kind: pa.DataType) -> bool:
-    """Return whether DuckDB reads a type."""
-    if any(is_kind(kind) for is_kind in _PLAIN_TYPES):
-        return True
-    if pa.types.is_union(kind):
-        return False
-    try:
-        with duckdb.connect(":memory:") as con:
-            con.register("frame", pa.Table.from_batches([], pa.schema([("x", kind)])))
-            con.execute("SELECT x FROM frame").fetchall()
-    except (duckdb.Error, pa.ArrowException, NotImplementedError, ValueError, TypeError):
-        return False
-    return True
-
-
-_OBJECTS = b"dpsql objects"
-
-
-def to_arrow(name: str, frame: Any) -> pa.Table:
-    """Convert a frame, a mapping of columns to lists, or an Arrow object to a table that DuckDB can read.
-
-    Lists and columns of objects become texts (see :func:`list_object_columns`), and invalid values NULL.
-
-    Raises:
-        PolicyError: it is no table, or Arrow can't represent a column.
-    """
-    module = type(frame).__module__.partition(".")[0]
-    wrong = None
-    try:
-        if module == "pandas":
-            return _finish(name, _convert(_list_pandas(frame)))
-        if module == "polars":
-            collected = frame.collect() if hasattr(frame, "collect") else frame
-            return _finish(name, _convert(_list_polars(collected)))
-        if isinstance(frame, Mapping):
-            return _finish(name, _convert((str(column), values, True) for column, values in frame.items()))
-        if type(frame).__module__ == "pyarrow._dataset":
-            return _finish(name, frame.to_table())
-        if hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__"):
-            return _finish(name, frame if isinstance(frame, pa.Table) else pa.table(frame))
-    except (pa.ArrowException, ValueError, TypeError, NotImplementedError, OverflowError):
-        wrong = "Arrow has no type for one of its columns"
-    if wrong is not None:
-        raise PolicyError(f"the table {name} can't be read: {wrong}.", hint="give each column one type.")
-    raise PolicyError(
-        f"the table {name} is a {type(frame).__name__}, which is no table.",
-        hint="give a pandas, polars or Arrow table, or a dict of lists.",
-    )
-
-
-_DIGESTED = 1 << 20
-"""Rows of a frame copied at once for its digest."""
-
-
-class _Hash:
-    """A file that only hashes its bytes."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self.made = hashlib.sha256()
-
-    def write(self, content: Any) -> int:
-        """Hash some bytes."""
-        self.made.update(content)
-        return len(content)
-
-    def flush(self) -> None:
-        """Do nothing: there is no buffer."""
-
-    def close(self) -> None:
-        """Do nothing: there is no file."""
-
-
-def digest_table(table: pa.Table) -> str | None:
-    """Return the SHA-256 of a table's schema and rows; None if Arrow can't write them.
-
-    Equal digests mean equal rows. Equal rows may have different digests, for example if the bytes of NULLs differ.
-    """
-    table, found = table.replace_schema_metadata(None), _Hash()
-    with contextlib.suppress(pa.ArrowException):
-        with pa.ipc.new_stream(pa.PythonFile(found, mode="w"), table.schema) as writer:
-            for start in range(0, table.num_rows, _DIGESTED):
-                rows = table.slice(start, _DIGESTED).combine_chunks()
-                if rows.num_rows < _DIGESTED:  # bits after the last row may be anything
-                    rows = rows.take(pa.array(np.arange(rows.num_rows)))
-                writer.write_table(rows)
-        return found.made.hexdigest()
-    return None
-
-
-def list_object_columns(frame: Any) -> set[str] | None:
-    """Return the columns of a table of :func:`to_arrow` that were objects; None if there is no table."""
-    if frame is None:
-        return None
-    return {field.name for field in frame.schema if (field.metadata or {}).get(_OBJECTS)}
-
-
-def list_orders(frame: pa.Table) -> dict[str, tuple[str, ...]]:
-    """Return the categories of a table's ordered dictionaries of texts; empty if its chunks have different ones.
-
-    A column's type alone decides whether it is listed, since statements may be refused by it.
-    """
-    found = {}
-    for place, field in enumerate(frame.schema):
-        kind = field.type
-        ordered = pa.types.is_dictionary(kind) and kind.ordered
-        if ordered and any(is_text(kind.value_type) for is_text in TEXT_TESTS):
-            chunks = frame.column(place).chunks
-            listed = {tuple(dict.fromkeys(chunk.dictionary.to_pylist())) for chunk in chunks}
-            found[field.name] = listed.pop() if len(listed) == 1 else ()
-    return found
-
-
-_Columns = Iterator[tuple[str, Any, bool]]
-"""Names and values of columns, and whether these are Python objects."""
-
-
-@contextlib.contextmanager
-def _naming(name: str, kind: object) -> Iterator[None]:
-    """Name the column in an error of Arrow, pandas or polars, which may quote a value."""
-    wrong = False
-    try:
-        yield
-    except (pa.ArrowException, ValueError, TypeError, NotImplementedError, OverflowError, AttributeError):
-        wrong = True
-    if wrong:
-        raise PolicyError(
-            f"dpsql can't read the type {kind} of the column {name}, because Arrow has no such type.",
-            hint="cast it to numbers, texts, dates or lists of these, or leave it out.",
-        )
-
-
-def _list_pandas(frame: Any) -> _Columns:
-    for place, name in enumerate(frame.columns):
-        column = frame.iloc[:, place]
-        if hasattr(column.dtype, "fill_value"):
-            column = column.sparse.to_dense()
-        categories = getattr(column.dtype, "categories", None)
-        if isinstance(column.dtype, np.dtype) and column.dtype == np.dtype(object):
-            yield str(name), column, True
-        elif categories is not None and categories.dtype == np.dtype(object):
-            words = pa.array(map(write_value, categories), pa.large_string())
-            codes = pa.array(column.cat.codes, mask=column.isna())
-            yield str(name), pa.DictionaryArray.from_arrays(codes, words, ordered=column.cat.ordered), False
-        else:
-            if column.dtype == np.dtype(np.longdouble):
-                column = column.astype(np.float64)
-            with _naming(str(name), column.dtype):
-                made = pa.Table.from_pandas(column.to_frame(), preserve_index=False).column(0)
-            yield str(name), made, False
-
-
-def _list_polars(frame: Any) -> _Columns:
-    for column in frame.get_columns():
-        objects = str(column.dtype) == "Object"
-        with _naming(column.name, column.dtype):
-            if str(column.dtype) in (
-                "Int128",
-                "UInt128",
-            ):  # Arrow has decimals of 128 bits, and no such integers
-                import polars
-
-                column = column.cast(polars.Decimal(38, 0), strict=False)
-            made = column.to_list() if objects else column.to_arrow()
-            if str(column.dtype).startswith("Enum"):  # older versions of polars lose the order
-                made = pa.DictionaryArray.from_arrays(made.indices, made.dictionary, ordered=True)
-        yield column.name, made, objects
-
-
-def _convert(columns: _Columns) -> pa.Table:
-    """Return a table of columns, with texts for objects."""
-    arrays, fields = [], []
-    for name, values, objects in columns:
-        arrays.append(pa.array(map(write_value, values), pa.large_string()) if objects else values)
-        fields.append(pa.field(name, arrays[-1].type, metadata={_OBJECTS: b"1"} if objects else None))
-    return pa.table(arrays, pa.schema(fields))
-
-
-def write_value(value: object) -> str | None:
-    """Return a Python value as the text that DuckDB reads as its type; None if there is none.
-
-    >>> [write_value(value) for value in (2.5, True, [1, "a"], object(), float("nan"))]
-    ['2.5', 'true', '[1, "a"]', None, None]
-    """
-    try:
-        text = _write(value)
-        return text if text is None or text.isascii() or text.encode() else None
-    except Exception:  # a value may be of any class
-        return None
-
-
-def _write(value: object) -> str | None:
-    if isinstance(value, np.generic | np.ndarray):
-        value = value.tolist()
-    if isinstance(value, list | tuple | dict):
-        return json.dumps(value, default=_write)
-    found = next((write for kind, write in _WRITERS if isinstance(value, kind)), None)
-    return None if found is None or value != value else found(value)  # NaN and NaT differ from themselves
-
-
-_WRITERS: tuple[tuple[Any, Callable[[Any], str | None]], ...] = (
-    (str, str),
-    (bool, lambda value: "true" if value else "false"),
-    (numbers.Integral, lambda value: str(int(value))),
-    (float, lambda value: repr(float(value))),
-    (Decimal, lambda value: str(value) if value.is_finite() else None),
-    (datetime.datetime, lambda value: value.isoformat(sep=" ")),
-    ((datetime.date, datetime.time), lambda value: value.isoformat()),
-    (datetime.timedelta, lambda value: f"{value // datetime.timedelta(microseconds=1)} microseconds"),
-    (uuid.UUID, str),
-    (bytes, lambda value: "".join(f"\\x{byte:02X}" for byte in value)),
-)
-"""Classes of values, narrower ones first, and functions that return DuckDB's texts for them."""
 
 
 _CLEAN_COLUMNS = "dpsql_clean_columns"
@@ -354,13 +75,14 @@ def describe_relation(con: duckdb.DuckDBPyConnection, body: str) -> dict[str, st
     return None
 
 
-def _open_memory() -> duckdb.DuckDBPyConnection:
+def open_memory() -> duckdb.DuckDBPyConnection:
+    """Open an empty database in memory that spills nothing."""
     return duckdb.connect(":memory:", config={"temp_directory": ""})
 
 
 def describe_parquet(path: str) -> dict[str, str]:
     """Return names and types of a Parquet file's columns; empty if it can't be read."""
-    with _open_memory() as con:
+    with open_memory() as con:
         return describe_relation(con, write_scan(path)) or {}
 
 
@@ -368,8 +90,8 @@ def describe_file(path: str) -> dict[str, str]:
     """Return names and types of the columns of a Parquet or Arrow file; empty if it can't be read."""
     if not is_arrow(path):
         return describe_parquet(path)
-    with suppress(pa.ArrowException, OSError), _open_memory() as con:
-        con.register("frame", _finish(Path(path).name, _read_arrow(path).schema.empty_table()))
+    with suppress(pa.ArrowException, OSError), open_memory() as con:
+        con.register("frame", make_readable(Path(path).name, _read_arrow(path).schema.empty_table()))
         return describe_relation(con, "frame") or {}
     return {}
 
@@ -401,7 +123,7 @@ def _copy_arrow(
         Names and types of its columns, and the orders of their labels.
     """
     with suppress(pa.ArrowException, OSError, duckdb.Error):
-        read = _finish(table.name, _read_arrow(path))
+        read = make_readable(table.name, _read_arrow(path))
         con.register(_CLEAN_COLUMNS, read)
         con.execute(
             f"CREATE OR REPLACE TEMP TABLE {quote_identifier(name)} AS SELECT * FROM {_CLEAN_COLUMNS}"
@@ -456,7 +178,7 @@ def _fails(path: str, column: str, kind: str) -> bool:
     """
     kept = write_range_test(column, kind)
     count = "0" if kept is None else f"count(*) FILTER (WHERE NOT {kept})"
-    with suppress(duckdb.Error), _open_memory() as con:
+    with suppress(duckdb.Error), open_memory() as con:
         rows = con.execute(f"SELECT bit_xor(hash({column})), {count} FROM {write_scan(path)}").fetchall()
         return bool(rows[0][1])
     return True
@@ -531,36 +253,6 @@ def _read_clean(file: ParquetFile, places: list[int]) -> pa.RecordBatchReader:
             yield pa.record_batch([numbers, *(clean_array(batch.column(name)) for name in names)], schema)
 
     return pa.RecordBatchReader.from_batches(schema, parts())
-
-
-def propose_types(table: Table, files: list[str]) -> dict[str, str]:
-    """Propose types, from rows, for JSON and several Parquet files, whose types the policy must declare; empty if unreadable."""
-    listed = f"[{', '.join(map(quote_literal, files))}]"
-    if table.text is None and is_arrow(files[0]):
-        return {
-            name: _fold_type(simplify_type(kind))
-            for path in files
-            for name, kind in describe_file(path).items()
-        }
-    if table.text is None:
-        body = f"read_parquet({listed}, union_by_name = true, hive_partitioning = true)"
-    else:
-        body = f"read_json({listed}, sample_size = -1, union_by_name = true, ignore_errors = true, format = 'auto')"
-    with _open_memory() as con:
-        described = describe_relation(con, body) or {}
-        if table.text == "json" and list(described) == ["json"] and not read_keys(table, files[0]):
-            return {}  # DuckDB's name for values that are no objects
-        found = {name: _fold_type(kind) for name, kind in described.items()}
-    if table.text == "json":
-        losses = count_losses(table, files, found, None) if found else None
-        found |= dict.fromkeys(losses.lost if losses else (), "VARCHAR")
-    return found
-
-
-def _fold_type(kind: str) -> str:
-    with suppress(PolicyError):
-        return settle_type("type", kind)
-    return "VARCHAR"
 
 
 _ENUM = re.compile(r"ENUM\((?:'(?:[^']|'')*'(?:, *)?)*\)")
@@ -874,3 +566,161 @@ def find_source(table: Table, base: Path) -> list[str] | None:
         )
     require_reader(table.source or "")
     return find_files(table, base)
+
+
+# -- database files -----------------------------------------------------------------------------------------------------
+
+_OTHER_FORMATS = {
+    b"SQLite format 3\0": "an SQLite database",
+    b"PAR1": "a Parquet file",
+    b"PK\x03\x04": "a zip archive or a spreadsheet",
+    b"\x1f\x8b": "a gzip archive",
+}
+_PART = re.compile(r'"((?:[^"]|"")+)"|([^."]+)')
+_QUOTED = re.compile(rf'(?=.*")({_PART.pattern})(\.({_PART.pattern}))*')
+_HOLDER = re.compile(r"Conflicting lock is held in (.*?)\(PID (\d+)\)")
+
+
+def attach_database(con: duckdb.DuckDBPyConnection, path: str) -> None:
+    """Attach a database file, read-only, as the default catalog.
+
+    Several instances of one process may read a file, each with separate settings and memory. Opened by its path, a file
+    would have one instance for the whole process, whose settings the first session has locked.
+
+    Raises:
+        PolicyError: it is missing, no DuckDB file, of a newer version, or open elsewhere.
+    """
+    if not os.path.isfile(path):
+        raise PolicyError(
+            f"there is no database {os.path.basename(path)}.",
+            hint="give the path of a DuckDB file; without one, tables come from the policy's sources.",
+        )
+    reason = ""
+    # The alias is for a file named like one of DuckDB's own databases.
+    for alias in ("", " AS dpsql_database"):
+        try:
+            con.execute(f"ATTACH {quote_literal(path)}{alias} (READ_ONLY, TYPE duckdb)")
+            return
+        except duckdb.Error as error:
+            reason = reason or str(error)
+    why, hint = _find_reason(path, reason)
+    raise PolicyError(f"{os.path.basename(path)} can't be opened as a DuckDB database: {why}.", hint=hint)
+
+
+def use_attached(con: duckdb.DuckDBPyConnection) -> None:
+    """Set the attached file as the default catalog."""
+    rows = con.execute("SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL").fetchall()
+    con.execute(f"USE {quote_identifier(rows[0][0])}")
+
+
+def list_databases(folder: Path) -> list[str]:
+    """Return the sorted DuckDB files of a folder by name, without opening any."""
+    with contextlib.suppress(OSError):
+        return sorted(p.name for p in folder.iterdir() if p.suffix in (".duckdb", ".ddb") and p.is_file())
+    return []
+
+
+def list_places(name: str, home: tuple[str, str], database: object) -> Iterator[tuple[str, str, str]]:
+    """Yield the catalogs, schemas and names that a table's name may mean, in order of precedence.
+
+    Args:
+        home: the default catalog and schema.
+        database: the session's database. A connection's current schema is queried last: a pending result would interfere.
+    """
+    parts = name.split(".")
+    if _QUOTED.fullmatch(name):
+        found = _PART.findall(name)
+        parts = [quoted.replace('""', '"') or plain for quoted, plain in found]
+    *before, last = parts[-3:]
+    yield (*home[: 2 - len(before)], *before, last)  # type: ignore[misc]
+    if len(before) == 1:
+        yield (before[0], "main", last)
+    if isinstance(database, duckdb.DuckDBPyConnection) and len(before) < 2:
+        with contextlib.suppress(duckdb.Error):
+            used = database.execute("SELECT current_database(), current_schema()").fetchall()[0]
+            yield (*used[: 2 - len(before)], *before, last)
+
+
+def explain_missing_table(
+    con: duckdb.DuckDBPyConnection, table: Table, name: str, base: Path, given: bool
+) -> PolicyError:
+    """Return the error for a missing table, which asks for a database if none was ``given``."""
+    query = "SELECT table_name, table_catalog || '.' || table_schema FROM information_schema.tables"
+    rows = con.execute(query).fetchall()
+    known = [row[0] for row in rows]
+    if known or given:
+        elsewhere = [
+            f"{place}.{found}" for found, place in rows if found.lower() == name.split(".")[-1].lower()
+        ]
+        hint = (
+            f"did you mean {elsewhere[0]}?"
+            if elsewhere
+            else did_you_mean(name, known) or f"is this the database that holds {name}?"
+        )
+        return PolicyError(f"the policy names {name}, which the database does not have.", hint=hint)
+    near = list_databases(base)
+    path = near[0] if len(near) == 1 else "data.duckdb"
+    found = f" (next to the policy: {', '.join(near)})" if near else ""
+    return PolicyError(
+        f"the policy names {name}, which the database does not have: no database was given{found}.",
+        hint=f'connect to the database that holds {name}: dpsql.connect("{path}", policy=...), %dpsql connect {path} '
+        f"--policy ..., or dpsql sql --database {path}; or name a file as the source of {table.name} in the policy.",
+    )
+
+
+def _find_reason(path: str, reason: str) -> tuple[str, str]:
+    """Return why a file can't be attached, given DuckDB's reason, and a hint."""
+    holder = _HOLDER.search(reason)
+    if holder is not None:
+        program = os.path.basename(holder[1].strip()) or "a program"
+        return (
+            f"it is locked, since another process has it open for writing ({program}, process {holder[2]})",
+            "close it there, open it there read-only, or give a copy of the file.",
+        )
+    if "already attached" in reason or "handle conflict" in reason:
+        return (
+            "this process has it open already",
+            "pass that connection instead of the path: dpsql.connect(con, policy=...), or %dpsql connect con ...",
+        )
+    if "lock" in reason.lower():
+        return "it is locked by another process", "close it there, or give a copy of the file."
+    head = b""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        head = file.read(16)
+    if not head:
+        return "it is empty or can't be read", "give the path of a DuckDB file."
+    other = next((what for start, what in _OTHER_FORMATS.items() if head.startswith(start)), None)
+    if other is not None:
+        parquet = 'name it in the policy: source = "visits.parquet"; then no database is needed.'
+        tables = "copy its tables into a DuckDB file, or into Parquet files that the policy names."
+        return f"it is {other}", parquet if "Parquet" in other else tables
+    if head[8:12] == b"DUCK":
+        return f"DuckDB {duckdb.__version__} can't read it", "it may be of a newer version, or damaged."
+    known = ".csv, .tsv, .json or .parquet"
+    return (
+        "it has another format",
+        f"give the path of a DuckDB file, or a data file that ends in {known}.",
+    )
+
+
+def check_database(database: object, policy: Policy) -> None:
+    """Refuse an object that is no database, without showing its content."""
+    if isinstance(database, str | Path | duckdb.DuckDBPyConnection | Mapping):
+        return
+    kind = type(database).__name__
+    names = [table.name for table in policy.tables.values() if not table.public and not table.file]
+    if hasattr(database, "__arrow_c_stream__") or hasattr(database, "collect_schema"):
+        hint = f'dpsql.connect({{"{(names or ["visits"])[0]}": frame}}, policy=...)'
+        raise PolicyError(f"the database is a {kind} without a table name.", hint=hint)
+    hint = "give the path of a DuckDB file, an open connection, or a mapping of names to frames."
+    raise PolicyError(f"a {kind} is no database.", hint=hint)
+
+
+def read_seconds(text: str | None) -> float | None:
+    """Read a time limit in seconds."""
+    if text is None:
+        return None
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) < float("inf"):
+            return float(text)
+    raise PolicyError(f"{text} is no time limit.", hint='resources={"time_limit": 60} is a minute.')

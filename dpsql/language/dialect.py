@@ -98,10 +98,8 @@ def _rewrite_modes(tokens: list[Token]) -> tuple[list[Token], set[int]]:
         mode, i = tokens[i], i + 1
         if is_open(tokens, i) and is_aggregate_name(mode.text):
             named = mode_of_aggregate(mode.text)
-            hint = f"write SELECT WITH {named} {mode.text} instead of SELECT WITH {mode.text}."
-            if named == "DP":
-                hint = f"write SELECT {mode.text} instead of SELECT WITH {mode.text}."
-            raise token_error(mode, f"a mode follows SELECT WITH, and {mode.text} is an aggregate.", hint)
+            hint = "leave WITH out." if named == "DP" else f"write WITH {named} before {mode.text}."
+            raise token_error(mode, f"WITH takes a mode, and {mode.text} is an aggregate.", hint)
         starts.add(mode.start)
         out += [replace_token(mode, TokenType.VAR, _MODE), replace_token(mode, TokenType.L_PAREN, "(")]
         out.append(replace_token(mode, TokenType.STRING, mode.text))

@@ -23,9 +23,9 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
+from dpsql.catalogue.option_names import SHOW_WORDS
 from dpsql.errors import BindError, Error, ParseError
 from dpsql.language.parameters import make_literal
-from dpsql.language.statements import SHOW_WORDS
 from dpsql.language.tokens import split_arguments, tokenize
 from dpsql.late_dataclass import dataclass
 

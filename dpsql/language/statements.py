@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.catalogue.aggregate_names import MODES
-from dpsql.catalogue.option_names import INTERVALS
+from dpsql.catalogue.option_names import INTERVALS, SHOW_WORDS
 from dpsql.errors import BindError, Error, ParseError, Span, clip, did_you_mean, find_nearest
 from dpsql.language.advice import LATERAL_HINT
 from dpsql.language.dialect import (
@@ -134,17 +134,6 @@ def mark(query: exp.Expr, place: Span, rows: int | None) -> exp.Select:
 StatementKind = Literal["query", "explain", "show", "set", "declare", "close", "drop"]
 PRICED: tuple[StatementKind, ...] = ("query", "explain", "declare")
 """The kinds of statements that can be explained."""
-SHOW_WORDS = (
-    "BUDGET",
-    "LEDGER",
-    "POLICY",
-    "TABLES",
-    "VALUES",
-    "TRADEOFF",
-    "GROUPS",
-    "ACCOUNTANTS",
-    "RELEASES",
-)
 ReleaseStep = Literal["", "create", "replace", "create unless there", "refresh", "drop", "drop if there"]
 _STATEMENTS = ("SELECT", "WITH", "FROM", "VALUES", "PIVOT", "UNPIVOT", "EXPLAIN", "SHOW", "DECLARE", "CLOSE")
 
@@ -650,7 +639,7 @@ def _place(word: str, token: Token, seen: dict[str, Token]) -> None:
     if word in _SETS:
         last = next((name for name in ("ORDER BY", "LIMIT", "OFFSET", "FETCH") if name in seen), None)
         if last is not None:
-            hint = f"write it after the last SELECT, or put the SELECT before {word} in parentheses."
+            hint = f"write it at the end of the statement, or put the query before {word} in parentheses."
             raise token_error(seen[last], f"{last} can't stand before {word}.", hint)
         seen.clear()
         return
@@ -759,7 +748,7 @@ def check_places(nodes: Iterable[exp.Expr]) -> None:
             if negative or not 1 <= int(number.name[:10]) <= count:
                 columns = "1 column" if count == 1 else f"{count} columns"
                 hint = "write 1." if count == 1 else f"write a number from 1 to {count}."
-                what = f"{clause} counts the columns of the SELECT from 1, and it has {columns}."
+                what = f"{clause} counts the columns from 1, and it has {columns}."
                 raise bind_error(place, what, hint)
 
 

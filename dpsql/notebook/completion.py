@@ -22,22 +22,12 @@ from dpsql.catalogue.aggregate_names import (
     OFFERED_MODES,
     SqlName,
 )
-from dpsql.catalogue.option_names import ARGUMENT_NAMES, OPTION_NAMES, taken_by
+from dpsql.catalogue.option_names import ARGUMENT_NAMES, OPTION_NAMES, SHOW_WORDS, taken_by
 from dpsql.late_dataclass import dataclass
 from dpsql.notebook import guide
 
-SHOWN = (
-    "BUDGET",
-    "LEDGER",
-    "POLICY",
-    "TABLES",
-    "TRADEOFF",
-    "TRADEOFF SPENT",
-    "GROUPS",
-    "ACCOUNTANTS",
-    "RELEASES",
-)
-"""The words that may follow SHOW."""
+SHOWN = (*(word for word in SHOW_WORDS if word != "VALUES"), "TRADEOFF SPENT")
+"""The words that may follow SHOW, except VALUES and a column."""
 MAX_COMPLETED_TEXT = 65_536
 """The longest text that is completed; no statement is longer."""
 

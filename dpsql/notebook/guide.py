@@ -171,8 +171,14 @@ def split_name(text: str) -> tuple[str | None, str]:
 def parse_flags(line: str, flags: tuple[Flag, ...]) -> CellOptions:
     """Parse the flags and words of a line of the magic, as :func:`parse_words`."""
     rest, given = parse_words(line, flags)
-    fields: dict[str, Any] = {_FIELDS.get(n, n.lstrip("-").replace("-", "_")): v for n, v in given.items()}
+    known = {flag.name: name_field(flag) for flag in flags}
+    fields: dict[str, Any] = {known[name]: value for name, value in given.items()}
     return CellOptions(**fields, rest=rest)
+
+
+def name_field(flag: Flag) -> str:
+    """Return the field of :class:`CellOptions` that has a flag's value."""
+    return _FIELDS.get(flag.name, flag.name.lstrip("-").replace("-", "_"))
 
 
 def parse_words(line: str, flags: tuple[Flag, ...]) -> tuple[tuple[str, ...], dict[str, str | bool]]:

@@ -287,20 +287,6 @@ def _flatten(text: str) -> str:
 
 _PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
 _KEPT = "_dpsql_sessions"
-_FILLED = frozenset(
-    (
-        "policy",
-        "database",
-        "ledger",
-        "analyst",
-        "session",
-        "token_file",
-        "tls_ca",
-        "tls_client_cert",
-        "tls_client_key",
-    )
-)
-"""Options of ``%dpsql connect`` that may be a ``$name``."""
 _display: Callable[..., object] = display
 
 
@@ -573,7 +559,8 @@ class DpsqlMagic(Magics):
             found = space[word[1:]]
             return str(found) if isinstance(found, Path) else found
 
-        texts = {name: fill(value) for name, value in vars(given).items() if name in _FILLED}
+        names = {guide.name_field(flag) for flag in guide.CONNECT_FLAGS}
+        texts = {name: fill(value) for name, value in vars(given).items() if name in names}
         return replace(given, rest=tuple(map(fill, given.rest)), **texts)
 
     def _demo(self, rest: str) -> None:

@@ -27,10 +27,16 @@ from typing import Any
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.engine.base import find_files
 from dpsql.engine.duckdb import DuckDBEngine
+from dpsql.engine.proposals import (
+    SAMPLE_ROWS,
+    TextProposal,
+    count_losses,
+    propose_format,
+    propose_object_types,
+    propose_types,
+)
 from dpsql.engine.sandbox import quote_identifier, quote_literal
-from dpsql.engine.schemas import propose_object_types
-from dpsql.engine.sources import describe_file, find_bad_columns, propose_types
-from dpsql.engine.text_proposals import SAMPLE_ROWS, TextProposal, count_losses, propose_format
+from dpsql.engine.sources import describe_file, find_bad_columns
 from dpsql.engine.text_sources import (
     READ_ERRORS,
     describe_records,

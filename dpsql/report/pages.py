@@ -13,7 +13,7 @@ import io
 import json
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
 
@@ -125,12 +125,18 @@ def write_bar(share: float, label: str) -> Html:
 
 
 def write_table(headings: str, rows: Sequence[Sequence[str]], caption: str, numbers: str = "") -> Html:
-    """Return a table with a caption, which scrolls if it is too wide, also by the keyboard.
+    """Return a table with a caption as HTML, as :func:`_make_table`; all cells but :class:`Html` are escaped."""
+    return _show_table(_make_table(headings, rows, caption, numbers))
 
-    ``headings``, and those of columns of ``numbers``, have ``|`` between them. All cells but :class:`Html` are escaped.
-    """
-    table = Sheet.of(headings.split("|"), rows, numbers.split("|"), caption=(caption,), caption_style=None)
-    return tag("div", table.html(), class_="scroll", role="region", tabindex="0", aria_label=caption)
+
+def _make_table(headings: str, rows: Sequence[Sequence[str]], caption: str, numbers: str = "") -> Sheet:
+    """Return a table; its headings, and those of columns of numbers, have ``|`` between them."""
+    return Sheet.of(headings.split("|"), rows, numbers.split("|"), caption=(caption,), caption_style=None)
+
+
+def _show_table(table: Sheet) -> Html:
+    """Return a table as HTML that scrolls if it is too wide, also by the keyboard."""
+    return tag("div", table.html(), class_="scroll", role="region", tabindex="0", aria_label=table.caption[0])
 
 
 def _write_asked(asked: Data, pages: Data) -> Html:
@@ -142,6 +148,11 @@ def _write_asked(asked: Data, pages: Data) -> Html:
 
 def write_sums(asked: Data) -> Html:
     """Write the sums by person, and by day and person."""
+    return Html(_GAP.join(map(_show_table, _list_sums(asked))))
+
+
+def _list_sums(asked: Data) -> list[Sheet]:
+    """Return the tables of the sums by person, and by day and person."""
     days = [
         (d["day"], d["who"] or "not named", str(d["statements"]), str(d["refused"]), f"ε={d['epsilon']:.4g}")
         for d in asked["days"]
@@ -156,11 +167,10 @@ def write_sums(asked: Data) -> Html:
     numbers = f"statements|charged|{'share alone|' if debits else ''}of"
     sums = "plain sums of epsilon"
     by_day = f"Sums by day (UTC) and person: {sums}"
-    return (
-        write_table(f"who|{numbers}", people, f"Sums by person: {sums}", numbers)
-        + _GAP
-        + write_table("day|who|statements|refused|charged", days, by_day, "statements|refused|charged")
-    )
+    return [
+        _make_table(f"who|{numbers}", people, f"Sums by person: {sums}", numbers),
+        _make_table("day|who|statements|refused|charged", days, by_day, "statements|refused|charged"),
+    ]
 
 
 def write_statements(entries: list[Data], caption: str) -> Html:
@@ -191,6 +201,10 @@ _SIDE_BY_SIDE = (
 
 def write_accountants(rows: list[Data]) -> Html:
     """Write the accountants side by side."""
+    return _GAP + _show_table(_compare_accountants(rows))
+
+
+def _compare_accountants(rows: list[Data]) -> Sheet:
     cells = [
         (
             row["accountant"] + (" (this session)" if row["session"] else ""),
@@ -204,7 +218,7 @@ def write_accountants(rows: list[Data]) -> Html:
         for row in rows
     ]
     headings = "adds up|so far|ε|δ|within the budget|one more|more like the last"
-    return Html("<br>") + write_table(headings, cells, _SIDE_BY_SIDE, "ε|δ|one more|more like the last")
+    return _make_table(headings, cells, _SIDE_BY_SIDE, "ε|δ|one more|more like the last")
 
 
 def _write_figure(value: float | None) -> str:
@@ -213,6 +227,12 @@ def _write_figure(value: float | None) -> str:
 
 def write_guarantee(told: Data) -> Html:
     """Write the promise in words, the errors of an attacker, and groups."""
+    errors, groups = map(_show_table, _bound_attackers(told))
+    return fill("guarantee.html", sentence=told["sentence"], formal=told["formal"]) + errors + _GAP + groups
+
+
+def _bound_attackers(told: Data) -> tuple[Sheet, Sheet]:
+    """Return the tables of an attacker's errors, and of the guarantee for groups."""
     errors = [(row["of"], *(f"{beta:.4g}" for _, beta in row["type_ii"])) for row in told["errors"]]
     alphas = [f"α = {alpha:.0%}" for alpha, _ in told["errors"][0]["type_ii"]]
     own = next((name for name in ("mu", "rho") if told["groups"][0][name] is not None), None)
@@ -231,10 +251,8 @@ def write_guarantee(told: Data) -> Html:
     numbers, heads = "|".join(alphas), "|".join([sign] * bool(own) + ["ε", "δ", "certainty", *alphas])
     least = "The least type II error (misses) of any test whose type I error is α"
     return (
-        fill("guarantee.html", sentence=told["sentence"], formal=told["formal"])
-        + write_table(f"loss|{numbers}", errors, least, numbers)
-        + _GAP
-        + write_table(f"units|{heads}", groups, "The whole budget, for several units together", heads)
+        _make_table(f"loss|{numbers}", errors, least, numbers),
+        _make_table(f"units|{heads}", groups, "The whole budget, for several units together", heads),
     )
 
 
@@ -348,33 +366,14 @@ def _write_as(suffix: str, ledger: Ledger, policy: Policy | None, accountant: st
     return _write_text(data)
 
 
-def _sum_people(days: list[Data]) -> Iterator[str]:
-    """Yield the sums of each person's statements and charges."""
-    people: dict[str, list[float]] = {}
-    for day in days:
-        sums = people.setdefault(day["who"], [0, 0, 0.0])
-        for place, key in enumerate(("statements", "refused", "epsilon")):
-            sums[place] += day[key]
-    if people:
-        yield "By person, plain sums of epsilon:"
-        for who, (charged, refused, epsilon) in people.items():
-            yield f"  {who:<12} {charged:>8} charged {refused:>6} refused  ε={epsilon:.4g}"
-        yield ""
-
-
 def _write_text(data: Data) -> str:
     left, promise = data["left"], data["guarantee"]
     lines = [f"WARNING: {warning}" for warning in data["warnings"]]
     lines += [f"{data['ledger'] or 'ledger in memory'} · {data['dataset']} · {data['written'][:16]}Z", ""]
     lines += [left["sentence"] + (f" ({left['about_text']})" if left["about_text"] else ""), ""]
     lines += [f"  {p['period']}: {p['spent']} spent, {p['left']} left" for p in left["periods"]]
-    lines += [*_sum_people(data["asked"]["days"])]
-    if data["pages"]["of"] > 1:
-        days = (
-            f"  {d['day']:<10}  {d['who']:<12} {d['statements']:>8} charged {d['refused']:>6} refused  ε={d['epsilon']:.4g}"
-            for d in data["asked"]["days"]
-        )
-        lines += ["By day (UTC) and person, plain sums of epsilon:", *days, ""]
+    for sums in _list_sums(data["asked"]):
+        lines += [sums.text(), ""] if len(sums) else []
     lines += [f"Asked{_write_range(data['pages'])}:"] + [
         f"  {e['statement']:>4}  {e['when_text']}  {e['who']:<12} {e['charge']:<16} {e['outcome']:<11} {clip_text(e['text'], 90)}"
         for e in data["asked"]["statements"]
@@ -383,22 +382,14 @@ def _write_text(data: Data) -> str:
         newest = data["asked"]["statements"][-1]["statement"]
         where = f"{shlex.quote(data['ledger'])} " if data["ledger"] else ""
         lines += [f"  (why: dpsql report {where}--why {newest} explains statement {newest})"]
-    lines += ["", "Added up so far:"] + [
-        f"  {row['accountant']:<6} {row['spent']:<12} ε={_write_figure(row['epsilon'])} at δ={row['delta']:.4g}, "
-        f"one more: ε={_write_figure(row['left_epsilon'])}"
-        for row in data["accountants"]
-    ]
+    lines += ["", "Added up so far:", _compare_accountants(data["accountants"]).text()]
     lines += ["", "Refused:"] + [
         f"  {e['when_text']}  {e['who']:<12} {clip_text(e['text'], 90)}\n      {e['reason']}"
         for e in data["refused"]
     ]
     lines += ["", promise["sentence"], ""]
-    lines += [
-        f"  {row['of']}: misses at least "
-        + ", ".join(f"{beta:.4g} at {alpha:.0%} false alarms" for alpha, beta in row["type_ii"])
-        for row in promise["errors"]
-    ]
-    lines += [""]
+    for table in _bound_attackers(promise):
+        lines += [table.text(), ""]
     lines += ["Assumptions:"] + [f"  {sentence}" for sentence in data["assumptions"]["sentences"]]
     lines += [f"Note: {notice}" for notice in data["notices"]]
     return "\n".join(lines) + "\n"

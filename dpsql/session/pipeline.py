@@ -313,7 +313,7 @@ class Pipeline:
             return declaration
         plan = self._bind_query(statement, cell)
         if statement.created:
-            said = f"kept as {statement.keep} in this session: FROM {statement.keep} reads it at no cost"
+            said = f"kept as {statement.keep} in this session, which reads it at no cost"
             plan = replace(plan, notes=(*plan.notes, said))
         if statement.keep and statement.kind == "query":
             kept = {**cell.catalog.kept, **self.kept.foretell(statement.keep, plan)}

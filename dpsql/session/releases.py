@@ -202,7 +202,7 @@ class Releases:
         cell.catalog = replace(
             cell.catalog, kept={**cell.catalog.kept, **self._kept.foretell(draft.name, plan)}
         )
-        note = f"published as {draft.name}: FROM {quote_where_needed(draft.name)} reads it at no cost, for every analyst"
+        note = f"published as {draft.name}, which every analyst reads at no cost"
         return replace(plan, notes=(*plan.notes, note), draft=draft)
 
     def publish(self, statement: Statement, plan: Plan, result: Result) -> None:

@@ -19,13 +19,14 @@ from dpsql.binding.relations.catalog import Catalog
 from dpsql.binding.relations.plan_size import refuse_cell
 from dpsql.binding.relations.relation import fold
 from dpsql.binding.selection.declared import Declaration
+from dpsql.engine.frames import to_arrow
 from dpsql.engine.postprocess import Finisher
-from dpsql.engine.sources import to_arrow
 from dpsql.errors import BindError, Error, PolicyError, Span, did_you_mean
 from dpsql.language.labels import show_label_types
 from dpsql.language.statements import Statement
 from dpsql.late_dataclass import dataclass
 from dpsql.ledger.ledger import Ledger, Ticket
+from dpsql.mechanisms.queries import Select
 from dpsql.mechanisms.selection.above_threshold import InteractiveThreshold
 from dpsql.noise.entropy import Entropy
 from dpsql.policy.model import Policy
@@ -133,7 +134,7 @@ class KeptResults:
 
     def describe(self, item: KeptResult) -> Mapping[str, str]:
         """Return names and SQL types of the columns of a kept result, or of a release."""
-        known = dict(self._finisher.describe(f"FROM {item.table}", {}, (item.table,)))
+        known = dict(self._finisher.describe(Select("*", item.table).sql, {}, (item.table,)))
         return {column: show_label_types(known[column]) for column in item.columns}
 
 

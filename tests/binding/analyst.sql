@@ -1182,7 +1182,7 @@ SELECT SUM(SUM(cost)) FROM visits
 -- hint: there is visit, patient, ward, day, seen, cost, score, u8, ....
 SELECT ward, COUNT(*) FROM visits GROUP BY wing
 
--- refused: GROUP BY counts the columns of the SELECT from 1, and it has 2 columns.
+-- refused: GROUP BY counts the columns from 1, and it has 2 columns.
 -- hint: write a number from 1 to 2.
 SELECT ward, COUNT(*) FROM visits GROUP BY ward, 7
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.engine.text_proposals import propose_format
+from dpsql.engine.proposals import propose_format
 from dpsql.engine.text_sources import copy_text
 from dpsql.owner.policy_check import check_policy, write_proposals
 from dpsql.owner.policy_init import init_policy

@@ -99,8 +99,8 @@ INSIDE = "put the mode inside of the parentheses, or behind the first word of th
         ("SELECT IQR(x) FROM t WITH PTR OPTIONS (epsilon => 1)", "options are written name = value.", "=>"),
         ("SELECT WITH PTR IQR(x) FROM t OPTIONS (epsilon = 1)",
          "put the options behind the mode, which stands after the first word of the query.", None),
-        ("SELECT WITH IQR(x) FROM t", "write SELECT WITH PTR IQR instead of SELECT WITH IQR.", "IQR"),
-        ("SELECT WITH AVG(x) FROM t", "write SELECT AVG instead of SELECT WITH AVG.", "AVG"),
+        ("SELECT WITH IQR(x) FROM t", "write WITH PTR before IQR.", "IQR"),
+        ("SELECT WITH AVG(x) FROM t", "leave WITH out.", "AVG"),
     ],
 )  # fmt: skip
 def test_what_is_not_clear_is_told_with_the_mode_that_was_written(

@@ -1235,7 +1235,7 @@ refused: BindError: there is no mode custom_identifier.
 -- reason: fault-duckdb
 SELECT WITH SUM(i64) FROM typed
 ----
-refused: ParseError: a mode follows SELECT WITH, and SUM is an
+refused: ParseError: WITH takes a mode, and SUM is an aggregate.
 ====
 -- case: the old names in the new clause
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test

@@ -104,7 +104,7 @@ def test_it_is_drawn_once_and_read_by_every_later_session(opened: Open) -> None:
     first = opened()
     made = first.sql(DAILY)
     assert made.columns == ["ward", "n"]
-    assert "published as daily: FROM daily reads it at no cost, for every analyst" in made.notes
+    assert "published as daily, which every analyst reads at no cost" in made.notes
     for analyst in (None, "ada", "bob"):
         session = opened(analyst)
         read = session.sql("FROM daily ORDER BY ward")

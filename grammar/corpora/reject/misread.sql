@@ -265,10 +265,10 @@ Hint: leave it out.
 -- case: an aggregate for a mode
 SELECT WITH SUM(age) FROM visits
 ----
-ParseError: a mode follows SELECT WITH, and SUM is an aggregate.
+ParseError: WITH takes a mode, and SUM is an aggregate.
   1 |   SELECT WITH SUM(age) FROM visits
                     ^^^
-Hint: write SELECT SUM instead of SELECT WITH SUM.
+Hint: leave WITH out.
 ====
 -- case: a sum of a star
 SELECT SUM(*) FROM visits
@@ -375,7 +375,7 @@ BindError: there is no table a above the private part.
 -- case: an order by a place beyond the last
 SELECT ward, COUNT(*) FROM visits GROUP BY ward ORDER BY 7
 ----
-BindError: ORDER BY counts the columns of the SELECT from 1, and it has 2 columns.
+BindError: ORDER BY counts the columns from 1, and it has 2 columns.
   1 |   SELECT ward, COUNT(*) FROM visits GROUP BY ward ORDER BY 7
                                                                  ^
 Hint: write a number from 1 to 2.

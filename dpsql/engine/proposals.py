@@ -1,4 +1,4 @@
-"""Formats and types proposed for text files from their first lines, for the data owner's eyes only.
+"""Formats and types proposed for sources from their rows, for the data owner's eyes only.
 
 A session never guesses: it reads by the policy's format and types. A proposal is checked by the SQL that a session runs, so
 no value of the sample would be NULL under it, except for words that it proposes as ``null``.
@@ -17,13 +17,16 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpsql.engine.sandbox import quote_identifier
+from dpsql.engine.frames import list_object_columns, to_arrow
+from dpsql.engine.sandbox import quote_identifier, quote_literal
+from dpsql.engine.sources import describe_file, describe_relation, is_arrow, open_memory, simplify_type
 from dpsql.engine.text_sources import (
     READ_ERRORS,
     RECORDS,
     is_sheet,
     open_packed,
     read_heading,
+    read_keys,
     read_source,
     split_record,
     write_query,
@@ -32,6 +35,7 @@ from dpsql.engine.text_sources import (
 from dpsql.errors import PolicyError
 from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import Format, NameMapping, Table, fold
+from dpsql.policy.validate import settle_type
 
 SAMPLE_ROWS = 10_000
 _HEAD_BYTES, _HEAD_LINES = 1 << 20, 1000
@@ -528,3 +532,55 @@ def _propose_types(
 
 def _quote(letter: str) -> str:
     return f'"{letter}"'
+
+
+# -- types from rows ----------------------------------------------------------------------------------------------------
+
+
+def propose_types(table: Table, files: list[str]) -> dict[str, str]:
+    """Propose types, from rows, for JSON and several Parquet files, whose types the policy must declare; empty if unreadable."""
+    listed = f"[{', '.join(map(quote_literal, files))}]"
+    if table.text is None and is_arrow(files[0]):
+        return {
+            name: _fold_type(simplify_type(kind))
+            for path in files
+            for name, kind in describe_file(path).items()
+        }
+    if table.text is None:
+        body = f"read_parquet({listed}, union_by_name = true, hive_partitioning = true)"
+    else:
+        body = f"read_json({listed}, sample_size = -1, union_by_name = true, ignore_errors = true, format = 'auto')"
+    with open_memory() as con:
+        described = describe_relation(con, body) or {}
+        if table.text == "json" and list(described) == ["json"] and not read_keys(table, files[0]):
+            return {}  # DuckDB's name for values that are no objects
+        found = {name: _fold_type(kind) for name, kind in described.items()}
+    if table.text == "json":
+        losses = count_losses(table, files, found, None) if found else None
+        found |= dict.fromkeys(losses.lost if losses else (), "VARCHAR")
+    return found
+
+
+def _fold_type(kind: str) -> str:
+    with suppress(PolicyError):
+        return settle_type("type", kind)
+    return "VARCHAR"
+
+
+_TEXTUAL = ("BIGINT", "DOUBLE", "BOOLEAN", "DATE", "TIMESTAMP")
+"""Types that texts are tried as, narrower ones first."""
+
+
+def propose_object_types(name: str, frame: object) -> dict[str, str]:
+    """Propose types of a frame's columns of Python objects, from their values: for the data owner's eyes only."""
+    table = to_arrow(name, frame)
+    found: dict[str, str] = {}
+    with duckdb.connect(":memory:") as con:
+        con.register("frame", table)
+        for column in sorted(list_object_columns(table) or (), key=table.column_names.index):
+            text = quote_identifier(column)
+            tries = ", ".join(f"COUNT({text}) = COUNT(TRY_CAST({text} AS {kind}))" for kind in _TEXTUAL)
+            (row,) = con.execute(f"SELECT COUNT({text}) > 0, {tries} FROM frame").fetchall()
+            fitting = [kind for kind, fits in zip(_TEXTUAL, row[1:], strict=True) if fits and row[0]]
+            found[column] = fitting[0] if fitting else "VARCHAR"
+    return found
