@@ -25,16 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.binding.relations.catalog import Catalog
+from dpsql.engine import proposals
 from dpsql.engine.base import find_files
 from dpsql.engine.duckdb import DuckDBEngine
-from dpsql.engine.proposals import (
-    SAMPLE_ROWS,
-    TextProposal,
-    count_losses,
-    propose_format,
-    propose_object_types,
-    propose_types,
-)
 from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.engine.sources import describe_file, find_bad_columns
 from dpsql.engine.text_sources import (
@@ -361,14 +354,14 @@ class Findings:
             title = "Types, proposed from the rows. Correct them if necessary, use --write, or replace the lines and paste:"
             lines += ["", title, ""]
             lines += [f"    {line}" for line in self.types]
-        proposals = [*(["[budget]"] if self.budget else []), *self.budget, *self.proposals]
-        if proposals:
+        proposed = [*(["[budget]"] if self.budget else []), *self.budget, *self.proposals]
+        if proposed:
             lines += [
                 "",
                 "You could declare these values, which are public knowledge and no row decides:",
                 "",
             ]
-            lines += [f"    {line}" for line in proposals]
+            lines += [f"    {line}" for line in proposed]
         if not self.missing:
             lines += ["", self._conclude()]
         if self.counted:
@@ -500,7 +493,7 @@ def _propose_missing_types(policy: Policy, base: Path, data: Any, findings: Find
         tables[name] = table
         if table.text is None and not table.several:
             frame = model.NameMapping(data).get(table.source or name) if isinstance(data, Mapping) else None
-            kinds = {} if frame is None else propose_object_types(name, frame)
+            kinds = {} if frame is None else proposals.propose_object_types(name, frame)
             untyped = {c: k for c, k in kinds.items() if c not in table.columns or not table.columns[c].type}
             if untyped:
                 findings.missing.append(f"{name}: the types of its columns of Python objects.")
@@ -513,7 +506,7 @@ def _propose_missing_types(policy: Policy, base: Path, data: Any, findings: Find
         _check_format(table, files, findings)
         found = _propose_format(policy, table, files, findings)
         tables[name] = table = table if found is None else found[0]
-        there = model.NameMapping(propose_types(table, files) if found is None else found[1].types)
+        there = model.NameMapping(proposals.propose_types(table, files) if found is None else found[1].types)
         named = table.text == "json" or table.format is None or table.format.header
         for column in model.list_mentioned(policy, table) if there and named else ():
             if column not in there:
@@ -543,17 +536,17 @@ def _propose_missing_types(policy: Policy, base: Path, data: Any, findings: Find
 
 def _propose_format(
     policy: Policy, table: Table, files: list[str], findings: Findings
-) -> tuple[Table, TextProposal] | None:
+) -> tuple[Table, proposals.TextProposal] | None:
     """Return a CSV table and its proposal, with the proposed format if its own does not read it; None for other tables."""
     if table.text in (None, "json"):
         return None
-    proposal = propose_format(table, files, model.list_mentioned(policy, table))
+    proposal = proposals.propose_format(table, files, model.list_mentioned(policy, table))
     if proposal is None or not proposal.settings:
         return None if proposal is None else (table, proposal)
     types = {name: column.type for name, column in table.columns.items() if column.type is not None}
     if types and not model.list_untyped(policy, table) and reads_columns(table, types, files):
-        losses = count_losses(table, files, types)
-        better = count_losses(replace(table, format=proposal.form), files, types)
+        losses = proposals.count_losses(table, files, types)
+        better = proposals.count_losses(replace(table, format=proposal.form), files, types)
         if losses is None or better is None or losses.weight <= better.weight:
             return table, proposal
     if table.format is None:
@@ -574,10 +567,14 @@ def _check_losses(
     if table.text is None:
         return
     types = model.list_types(policy, table)
-    losses = count_losses(table, files, types, None if rows else SAMPLE_ROWS)
+    losses = proposals.count_losses(table, files, types, None if rows else proposals.SAMPLE_ROWS)
     if losses is None:
         return  # the engine reports it
-    which = f"all rows of {table.source}" if rows else f"the first {SAMPLE_ROWS:,} rows of {table.source}"
+    which = (
+        f"all rows of {table.source}"
+        if rows
+        else f"the first {proposals.SAMPLE_ROWS:,} rows of {table.source}"
+    )
     findings.sampled.append(which)
     if losses.unread:
         findings.lost = True
