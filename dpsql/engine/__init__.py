@@ -6,7 +6,7 @@ postprocess.py     DuckDB over releases and public tables
 public_sql.py      the SQL allowed there, and its process
 sandbox.py         queries that always end; shared instances; databases without private data
 sources.py         files, database files and frames as relations
-frames.py          frames and Arrow objects as tables, without values on which DuckDB fails
+arrow_tables.py    frames and Arrow objects as tables, without values on which DuckDB fails
 text_sources.py    CSV and JSON lines
 proposals.py       for the owner: formats and types from rows
 schemas.py         for the owner: columns, types and keys of sources

@@ -40,6 +40,7 @@ import duckdb
 import pyarrow as pa
 
 from dpsql.engine import sandbox, sources
+from dpsql.engine.arrow_tables import digest_table, list_object_columns, list_orders, to_arrow
 from dpsql.engine.base import (
     Engine,
     find_states,
@@ -48,7 +49,6 @@ from dpsql.engine.base import (
     raise_unless_done,
     write_absolute,
 )
-from dpsql.engine.frames import digest_table, list_object_columns, list_orders, to_arrow
 from dpsql.engine.sandbox import Cursors, Opened, SharedInstance, join_instance
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.numerics.exact_numbers import make_values

@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpsql.engine.frames import list_object_columns, to_arrow
+from dpsql.engine.arrow_tables import list_object_columns, to_arrow
 from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.engine.sources import describe_file, describe_relation, is_arrow, open_memory, simplify_type
 from dpsql.engine.text_sources import (

@@ -19,7 +19,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpsql.engine.frames import list_object_columns, to_arrow
+from dpsql.engine.arrow_tables import list_object_columns, to_arrow
 from dpsql.engine.proposals import propose_format
 from dpsql.engine.sandbox import quote_identifier
 from dpsql.engine.sources import (

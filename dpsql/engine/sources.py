@@ -5,7 +5,7 @@ session's own in-memory database, which no other process sees and DuckDB may spi
 or a time after 24:00, makes every query over its column fail: one person's row would decide how a statement ends. So columns
 with such values are found once per version of a file, and the values are NULL in the copy. Other files are read in place.
 
-Frames and Arrow files are read once when a session opens (see :mod:`dpsql.engine.frames`). Errors about a database file come
+Frames and Arrow files are read once when a session opens (see :mod:`dpsql.engine.arrow_tables`). Errors about a database file come
 from its first bytes, the operating system and locks, never from a row.
 """
 
@@ -25,8 +25,8 @@ from urllib.parse import unquote
 import duckdb
 import pyarrow as pa
 
+from dpsql.engine.arrow_tables import clean_array, list_orders, make_readable
 from dpsql.engine.base import find_files
-from dpsql.engine.frames import clean_array, list_orders, make_readable
 from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.engine.text_sources import (
     INTEGER_TYPE,

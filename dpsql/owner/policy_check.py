@@ -6,14 +6,11 @@ types, it proposes them from the rows, and for a CSV file a format from the firs
 decides them. Values of text files that would be NULL are counted in a sample, or with ``--data`` in all rows. It says
 whether a text file's first records can be used at all, since no session looks.
 
-With ``--data`` it counts exactly the rows that a policy leaves out. These counts are not private, and must not be
-published: a policy chosen by them reveals a little about the data. They show mistakes, such as a bound in another unit
-of measure or a cap that leaves out most rows.
+With ``--data`` it adds the exact counts of :mod:`dpsql.owner.row_counts`.
 """
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import re
@@ -28,8 +25,6 @@ from dpsql.binding.relations.catalog import Catalog
 from dpsql.engine import proposals
 from dpsql.engine.base import find_files
 from dpsql.engine.duckdb import DuckDBEngine
-from dpsql.engine.sandbox import quote_identifier, quote_literal
-from dpsql.engine.sources import describe_file, find_bad_columns
 from dpsql.engine.text_sources import (
     READ_ERRORS,
     describe_records,
@@ -38,7 +33,6 @@ from dpsql.engine.text_sources import (
     show_headings,
 )
 from dpsql.errors import LedgerError, PolicyError, did_you_mean, find_nearest
-from dpsql.exact.row_caps import RowCaps
 from dpsql.late_dataclass import dataclass
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.state_files import place_ledger
@@ -53,197 +47,15 @@ from dpsql.owner.column_checks import (
     find_known_bounds,
     list_undated,
 )
+from dpsql.owner.row_counts import count_rows
 from dpsql.policy import model
-from dpsql.policy.model import Column, NameMapping, Policy, Table
+from dpsql.policy.model import Policy, Table
 from dpsql.policy.tables import ZONED
 from dpsql.policy.toml import TODO, parse_toml, set_values, write_toml
 from dpsql.policy.unit_guess import names_a_thing, write_unit
 from dpsql.policy.validate import fold, write_bound
 from dpsql.privacy.accountants import suggest_delta
 from dpsql.privacy.amounts import SYMBOLS
-
-_CAPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
-"""Caps on the rows of a unit; the six largest that some unit exceeds are compared with the declared one."""
-
-
-def count_misfits(
-    engine: DuckDBEngine, table: Table, schema: Mapping[str, str], tables: Mapping[str, Table]
-) -> Iterator[str]:
-    """Yield sentences on a private table's rows that never count, or count as another value.
-
-    ``tables``: all tables of the policy by name; the path to the unit may go through them.
-    """
-    if table.public:
-        return
-    unit = table.unit_path[0].column if table.unit_path else None
-    if unit is not None and unit in NameMapping(schema):
-        yield from _count_without_unit(engine, table, unit)
-        if table.period is None:
-            yield from _count_capped(engine, _Units.of(engine, table, tables), table)
-        else:
-            yield f"{table.name}: rows of one unit are not counted, because a period divides the units"
-    yield from _count_outside(engine, table, schema)
-
-
-def _count_without_unit(engine: DuckDBEngine, table: Table, unit: str) -> Iterator[str]:
-    (none, rows) = _ask(engine, table, f"COUNT(*) FILTER (WHERE {quote_identifier(unit)} IS NULL), COUNT(*)")
-    if none:
-        yield f"{table.name}: {_share(none, rows)} have no {unit}: they are in no answer"
-
-
-@dataclass(frozen=True)
-class _Units:
-    """A FROM item with the rows of a table, and the SQL expression of their unit."""
-
-    rows: str
-    unit: str
-
-    @classmethod
-    def of(cls, engine: DuckDBEngine, table: Table, tables: Mapping[str, Table]) -> _Units:
-        """Join the tables on the path to the unit as statements do, with one row of each key."""
-        text = f"{engine.relation(table)} AS rows"
-        unit = f"rows.{quote_identifier(table.unit_path[0].column)}"
-        named = NameMapping(tables)
-        for place, hop in enumerate(table.unit_path[1:]):
-            key, column = quote_identifier(hop.key), quote_identifier(hop.column)
-            found = f"SELECT {key} AS k, MIN({column}) AS v FROM {engine.relation(named[hop.table])} GROUP BY {key}"
-            text += f" LEFT JOIN ({found}) AS hop{place} ON hop{place}.k = {unit}"
-            unit = f"hop{place}.v"
-        return cls(text, unit)
-
-
-def _count_capped(engine: DuckDBEngine, units_of: _Units, table: Table) -> Iterator[str]:
-    """Count the rows that caps leave out, in all and in groups of declared values, with the noise under these caps."""
-    unit = units_of.unit
-    of_units = f"(SELECT COUNT(*) AS n FROM {units_of.rows} WHERE {unit} IS NOT NULL GROUP BY {unit})"
-    key, cap = "max_rows", table.max_rows
-    if cap is None:
-        key, cap = "max_rows_per_group", table.max_rows_per_group
-    caps = sorted({*_CAPS, *([] if cap is None else [cap])})
-    sums = ", ".join(f"COUNT(*) FILTER (WHERE n > {c}), SUM(GREATEST(n - {c}, 0))" for c in caps)
-    units, rows, *found = _read(engine, f"SELECT COUNT(*), SUM(n), {sums} FROM {of_units}")
-    if not rows:
-        return
-    above = dict(zip(caps, zip(found[::2], found[1::2], strict=True), strict=True))
-    if cap is not None:
-        yield (
-            f"{table.name}: {above[cap][0]:,} of {units:,} units have more than {key} = {cap} rows; without groups "
-            f"{_share(above[cap][1], rows)} are left out, and a count has {_describe_noise(cap)}"
-        )
-    others = [c for c in caps if c != cap and above[c][0]][-6:]
-    if others:
-        told = "; ".join(
-            f"{_percent(above[c][1], rows)} above {c:,}, with {_describe_noise(c)}" for c in others
-        )
-        yield f"{table.name}: rows that other caps would leave out without groups, and their noise: {told}"
-    for column, declared in table.columns.items():
-        if declared.values is not None and (table.max_rows is not None or table.max_groups is not None):
-            yield from _count_grouped(engine, units_of, table, column, declared)
-
-
-def _describe_noise(rows: int) -> str:
-    """Return the noise of a count that one unit changes by at most ``rows``, at epsilon 1."""
-    return f"noise of about ±{3 * rows:,} at ε=1"  # 95 % of Laplace noise is within 3 times its scale
-
-
-def _count_grouped(
-    engine: DuckDBEngine, units_of: _Units, table: Table, column: str, declared: Column
-) -> Iterator[str]:
-    """Count the rows that caps leave out if a column's declared values are the groups."""
-    caps = RowCaps(table.max_rows, table.max_rows_per_group, table.max_groups)
-    if caps.total is None or caps.each is None:
-        return
-    key, unit = f"rows.{quote_identifier(column)}", units_of.unit
-    wanted = f"{unit} IS NOT NULL AND {_write_among(key, declared)}"
-    cells = f"(SELECT {unit} AS u, COUNT(*) AS n FROM {units_of.rows} WHERE {wanted} GROUP BY {unit}, {key})"
-    sums = f"COUNT(*) AS g, SUM(n) AS n, LEAST(SUM(LEAST(n, {caps.each})), {caps.total}) AS kept"
-    units = f"(SELECT {sums} FROM {cells} GROUP BY u)"
-    more = "0" if caps.groups is None else f"COUNT(*) FILTER (WHERE g > {caps.groups})"
-    count, many, total, kept = _read(engine, f"SELECT COUNT(*), {more}, SUM(n), SUM(kept) FROM {units}")
-    if not total:
-        return
-    several = ""
-    if caps.groups is not None:
-        several = f"{many:,} of {count:,} units are in more than max_groups = {caps.groups} groups; "
-    yield (
-        f"{table.name} by {column}: {several}{_share(total - kept, total)} are left out under all caps together, and a count has "
-        f"{_describe_noise(caps.total)}"
-    )
-
-
-def _count_outside(engine: DuckDBEngine, table: Table, schema: Mapping[str, str]) -> Iterator[str]:
-    """Count values outside of the bounds, and undeclared values; NULLs are neither."""
-    kinds = NameMapping(schema)
-    for name, column in table.columns.items():
-        if name not in kinds:
-            continue
-        key = quote_identifier(name)
-        if column.time_zone is not None:
-            key = f"TRY(timezone({quote_literal(column.time_zone)}, {key}))"
-        if column.bounds is not None:
-            test = _write_outside(key, find_kind(kinds[name]), column)
-            low, high = map(write_bound, column.bounds)
-            told = f"are outside of {low} to {high}, and count as the nearest bound"
-        elif column.values is not None:
-            test = f"NOT {_write_among(key, column)}"
-            told = "are not among the declared values, and in no public group"
-        else:
-            continue
-        many, rows = _ask(
-            engine, table, f"COUNT(*) FILTER (WHERE {key} IS NOT NULL AND {test}), COUNT({key})"
-        )
-        if many:
-            yield f"{table.name}.{name}: {_share(many, rows, 'values')} {told}"
-
-
-def _write_outside(key: str, kind: str, column: Column) -> str:
-    assert column.bounds is not None
-    number = f"epoch({key})" if kind in ("date", "time", "interval") else f"CAST({key} AS DOUBLE)"
-    low, high = (float(end) for end in column.bounds)
-    return f"({number} < {low!r} OR {number} > {high!r})"
-
-
-def _write_among(key: str, column: Column) -> str:
-    assert column.values is not None
-    listed = ", ".join(quote_literal(_write_value(value)) for value in column.values)
-    return f"COALESCE(CAST({key} AS VARCHAR) IN ({listed}), FALSE)"
-
-
-def _write_value(value: object) -> str:
-    """Return a value as the engine casts it to text."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, datetime.datetime):
-        return value.isoformat(" ")
-    return value.isoformat() if isinstance(value, datetime.date | datetime.time) else str(value)
-
-
-def _ask(engine: DuckDBEngine, table: Table, items: str) -> list[int]:
-    return _read(engine, f"SELECT {items} FROM {engine.relation(table)}")
-
-
-def _read(engine: DuckDBEngine, sql: str) -> list[int]:
-    found = engine.execute(sql).columns
-    return [int(column[0].as_py() or 0) for column in found]
-
-
-def _share(part: int, whole: int, what: str = "rows") -> str:
-    return f"{part:,} of {whole:,} {what} ({_percent(part, whole)})"
-
-
-def _percent(part: int, whole: int) -> str:
-    """Return a share in per cent; 0 and 100 only if exact.
-
-    >>> [_percent(part, 1000000) for part in (0, 1, 7000, 123456, 999999, 1000000)]
-    ['0%', '<0.1%', '0.7%', '12.3%', '>99.9%', '100%']
-    """
-    share = 100 * part / whole if whole else 0.0
-    if 0 < share < 0.1:
-        return "<0.1%"
-    if 99.9 < share < 100:
-        return ">99.9%"
-    return f"{share:.1f}".removesuffix(".0") + "%"
-
 
 _DECISIONS = {
     "privacy_unit": 'the column that identifies the person, or "ROW"',
@@ -445,10 +257,7 @@ def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False)
                 findings.missing += [f"{table.name}: {line}" for line in said]
             units += [count for count in (count_possible_units(table, schema),) if count is not None]
             if rows:
-                _count_units(engine, table, schema, declared, findings)
-                findings.counted += count_misfits(engine, table, schema, declared.tables)
-            if rows and table.file:
-                _count_unreadable(engine, table, find_files(table, policy.parent), findings)
+                findings.counted += count_rows(engine, table, schema, declared, policy.parent)
         if not findings.missing:
             _check_units(declared, engine, findings)
             _check_ledger(declared, engine, place_ledger(policy), findings)
@@ -658,40 +467,6 @@ def _check_format(table: Table, files: list[str], findings: Findings) -> None:
                 f"{table.name}: {table.source} looks like one array, each line of which would be a row of NULLs. "
                 'Write one object on each line, or declare format = { records = "array" }.'
             )
-
-
-def _count_units(
-    engine: DuckDBEngine, table: Table, schema: Mapping[str, str], policy: Policy, findings: Findings
-) -> None:
-    """Count exactly the units of a table that has their column itself."""
-    path = table.unit_path
-    if table.public or len(path) > 1 or (path and path[0].column not in model.NameMapping(schema)):
-        return
-    what = f"COUNT(DISTINCT {quote_identifier(path[0].column)})" if path else "COUNT(*)"
-    count = engine.execute(f"SELECT {what} AS n FROM {engine.relation(table)}").to_pylist()[0]["n"]
-    risk = policy.budget.delta * count
-    much = "; write a smaller delta, because this is high" if risk > Fraction(1, 10) else ""
-    findings.counted.append(f"{table.name}: {count:,} units; delta times that is {float(risk):.2g}{much}")
-
-
-def _count_unreadable(engine: DuckDBEngine, table: Table, files: list[str], findings: Findings) -> None:
-    """Count exactly the rows and values that can't be read."""
-    relation, columns = engine.relation(table), list(engine.schema(table))
-    quoted = [quote_identifier(name) for name in columns]
-    nulls = " AND ".join(f"{name} IS NULL" for name in quoted)
-    counts = ", ".join(f"COUNT(*) - COUNT({name}) AS c{i}" for i, name in enumerate(quoted))
-    wanted = f"COUNT(*) AS n, COUNT(*) FILTER (WHERE {nulls}) AS bad, {counts}"
-    (row,) = engine.execute(f"SELECT {wanted} FROM {relation}").to_pylist()
-    total, bad, *empty = row.values()
-    findings.counted.append(f"{table.name}: {total} rows, {bad} of them with no value at all")
-    for name, count in zip(columns, empty, strict=True):
-        if count:
-            findings.counted.append(f"{table.name}.{name}: {count} are NULL or do not fit")
-    if table.text is None:
-        for path in files:
-            bad = find_bad_columns(path, describe_file(path))
-            if bad:
-                findings.counted.append(f"{Path(path).name}: values that can't be read in {', '.join(bad)}")
 
 
 def _check_budget(policy: Policy, findings: Findings) -> None:

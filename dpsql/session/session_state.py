@@ -19,7 +19,7 @@ from dpsql.binding.relations.catalog import Catalog
 from dpsql.binding.relations.plan_size import refuse_cell
 from dpsql.binding.relations.relation import fold
 from dpsql.binding.selection.declared import Declaration
-from dpsql.engine.frames import to_arrow
+from dpsql.engine.arrow_tables import to_arrow
 from dpsql.engine.postprocess import Finisher
 from dpsql.errors import BindError, Error, PolicyError, Span, did_you_mean
 from dpsql.language.labels import show_label_types

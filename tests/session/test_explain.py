@@ -380,7 +380,9 @@ def test_the_report_tells_the_chain_of_each_statement(ledger: Path, tmp_path: Pa
         text = report_text(opened)
         assert "dpsql report v.ledger --why 3 explains statement 3" in text
         assert re.search(r"^ +1 +[\d: -]+ .*SELECT WITH DP", text, re.M)  # the number that --why takes
-        assert re.search(r"who +statements +charged +of\n +\S+ +2 +ε=2 +the whole\n Sums by person: plain sums", text)
+        assert re.search(
+            r"who +statements +charged +of\n +\S+ +2 +ε=2 +the whole\n Sums by person: plain sums", text
+        )
         page = write_report(opened, None, tmp_path / "r.html").read_text()
         assert page.count("<summary>why</summary>") == 3
         body = json.loads(write_report(opened, None, tmp_path / "r.json").read_text())
