@@ -5,8 +5,8 @@ session's own in-memory database, which no other process sees and DuckDB may spi
 or a time after 24:00, makes every query over its column fail: one person's row would decide how a statement ends. So columns
 with such values are found once per version of a file, and the values are NULL in the copy. Other files are read in place.
 
-Frames and Arrow files are read once when a session opens (see :mod:`dpsql.engine.arrow_tables`). Errors about a database file come
-from its first bytes, the operating system and locks, never from a row.
+Frames and Arrow files are read once when a session opens, by :mod:`dpsql.engine.arrow_tables`. Errors about a database file
+come from its first bytes, the operating system and locks, never from a row.
 """
 
 from __future__ import annotations
