@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.privacy import conversions
+from dpsql.privacy import conversions, pld
 from dpsql.privacy.conversions import gaussian_sigma
 from dpsql.privacy.events import (
     BoundedRange,
@@ -25,7 +25,7 @@ from dpsql.privacy.events import (
     StableTest,
     compose_events,
 )
-from dpsql.privacy.pld import FINE_POINTS, DeclaredPlan, compute_loss, declare, find_cost, make_loss
+from dpsql.privacy.pld import FINE_POINTS, POINTS, DeclaredPlan, compute_loss, declare, find_cost, make_loss
 from dpsql.privacy.tradeoff import compose as curves
 from dpsql.privacy.tradeoff import from_epsilon_delta, gaussian
 from tests.support.vectors import exact, vectors
@@ -205,6 +205,30 @@ def test_the_bound_is_never_below_the_truth_and_near_it(step: float) -> None:
         )
         assert truth <= loss.delta(epsilon) <= truth + 30 * step * step + 1e-9
     assert loss.delta(2.21 + step * 6) == pytest.approx(0, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "sensitivity", "step"),
+    [
+        (0.3, 4 * POINTS, 0.013),
+        (2.0, 4 * POINTS + 1, 0.1),
+        (0.25 + 1e-9, 4 * POINTS + 7, 0.25 / 64),
+        (0.3, 4 * POINTS, 3e-5 / 8),  # of the cells, some have one atom and some have none
+    ],
+)
+def test_losses_too_many_for_an_atom_each_are_added_up_by_cells(
+    monkeypatch: pytest.MonkeyPatch, epsilon: float, sensitivity: int, step: float
+) -> None:
+    """The masses are those of the atoms themselves, which sum to one under both distributions."""
+    by_cells = pld._laplace(epsilon, sensitivity, step)
+    monkeypatch.setattr(pld, "POINTS", sensitivity)
+    by_atoms = pld._laplace(epsilon, sensitivity, step)
+    assert (by_cells.low, by_cells.infinite, by_cells.step) == (by_atoms.low, 0.0, step)
+    np.testing.assert_allclose(by_cells.masses, by_atoms.masses, rtol=1e-8, atol=1e-12)
+    losses = (by_cells.low + np.arange(len(by_cells.masses))) * step
+    assert by_cells.masses.sum() == pytest.approx(1, abs=1e-11)
+    assert (by_cells.masses * np.exp(-losses)).sum() == pytest.approx(1, abs=1e-10)
+    assert by_cells.slack < 1e-11
 
 
 def test_gaussians_are_joined_exactly_and_deltas_are_added() -> None:
