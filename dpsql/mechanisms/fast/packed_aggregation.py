@@ -1,11 +1,11 @@
-"""Exact totals without a hash table: one integer per row, sorted or counted.
+"""Exact totals without a hash table: one integer per row, sorted.
 
 Bounding contributions needs the totals of every unit, or of every pair of unit and group: a grouping of millions, the most
 expensive step. If the unit, the group and the values of a row fit 63 bits together, one sorted array takes a third of the
-time; if units (and their groups) are numbers without wide gaps, rows are counted in an array instead. Both read some 250,000
-rows at a time and yield totals in parts of whole units. Other data are read by the plan's own query.
+time. It is read some 250,000 rows at a time, and yields totals in parts of whole units. Other data are read by the plan's own
+query.
 
-Both routes give totals with equally distributed bounds: per unit clamped or weighted, and at most ``groups`` groups of each
+Both the route and the query give totals with equally distributed bounds: per unit clamped or weighted, and at most ``groups`` groups of each
 unit, or a number of rows shared by all its groups, by independent random numbers. The route depends on exact numbers (ranges,
 the number of rows) that stay in here: both release the same distribution, and read equally often.
 
@@ -25,7 +25,7 @@ import threading
 from _thread import LockType
 from collections.abc import Generator, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ _LAST = (1 << 64) - 1
 
 
 class ChangedData(Exception):
-    """The rows differ from those examined before: a unit has no code, or there are many more rows."""
+    """The rows differ from those examined before: a unit has no code."""
 
 
 class UnitCodes:
@@ -178,10 +178,8 @@ def list_chunks(column: pa.ChunkedArray) -> list[NumberArray]:
 BITS = 63
 GROUP_BITS = 24
 """The most bits of group codes for which an array of all groups is worthwhile."""
-_SPARSE = 4
-"""The most cells per row, in arrays of all units and groups, for which rows are counted instead of sorted."""
 _PART = 1 << 16
-"""Rows or cells of one part: arrays below a few hundred KiB reuse memory."""
+"""Rows of one part: arrays below a few hundred KiB reuse memory."""
 _HALVED = 1 << 18
 """The most rows sorted by one thread."""
 _BLOCK = 1 << 16
@@ -210,7 +208,6 @@ class Layout:
     Args:
         low, units: the least unit, and the size of the range of units.
         lows, sizes: for each key its least value, and the number of its values including NULL, which is 0.
-        counted: whether arrays of all units and groups are worthwhile.
     """
 
     route: PackedRoute
@@ -219,7 +216,6 @@ class Layout:
     sizes: tuple[int, ...]
     units: int
     value_bits: tuple[int, ...]
-    counted: bool = False
 
     @property
     def group_bits(self) -> int:
@@ -233,11 +229,6 @@ class Layout:
     @property
     def bits(self) -> int:
         return count_bits(self.units) + self.group_bits + self.shift
-
-    @property
-    def cells(self) -> int:
-        """The groups of all units, including those without rows."""
-        return self.units * math.prod(self.sizes)
 
     @property
     def kind(self) -> type[np.generic]:
@@ -279,14 +270,10 @@ def total_parts(
     ``sql``: returns one integer per row, or the hash of a unit and an integer without the unit.
 
     Raises:
-        ChangedData: a row's unit has no code, or the number of rows has changed.
+        ChangedData: a row's unit has no code.
     """
     with contextlib.closing(stream_columns(read, sql)) as tables:
         parts = (part for table in tables for part in _list_packed(table, layout, codes))
-        if layout.counted:
-            cells = CellCounts(layout, 2 * rows)
-            cells.add_all(parts)
-            return cells.parts()
         return sort_pairs(_gather(parts, layout, rows), layout, read.threads)
 
 
@@ -363,104 +350,6 @@ def _add_up(packed: IntegerArray, layout: Layout) -> UnitPart:
         sums.append(rows if there.all() else np.add.reduceat(there, starts, dtype=np.int64))
         sums.append(np.add.reduceat(value, starts, dtype=np.int64))
     return UnitPart(pairs >> layout.group_bits, pairs & ((1 << layout.group_bits) - 1), rows, sums)
-
-
-# -- counting ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class CellCounts:
-    """Arrays over all groups of all units, into which rows are counted: without sorting, and exactly.
-
-    If the rows and the sum of the first value fit one integer, they share an array: uncached access dominates the time.
-    """
-
-    layout: Layout
-    most_rows: int
-    """The most rows expected."""
-    rows: IntegerArray = field(init=False)
-    sums: list[IntegerArray] = field(init=False)
-    absent: list[IntegerArray | None] = field(init=False)
-    """For each value that may be missing, the rows without it."""
-    shared: int = 0
-    """The bits below the rows in their array for the first sum; 0 if it has a separate array."""
-
-    def __post_init__(self) -> None:
-        self._left = self.most_rows
-        bits = self.layout.value_bits
-        if bits and bits[0] + 2 * self.most_rows.bit_length() <= BITS:
-            self.shared = bits[0] + self.most_rows.bit_length()
-        self.rows = self._array()
-        self.sums = [self._array() for _ in bits[1 if self.shared else 0 :]]
-        self.absent = [None] * len(bits)
-
-    def _array(self) -> IntegerArray:
-        return np.zeros(self.layout.cells, dtype=np.int64)
-
-    def add_all(self, parts: Iterable[IntegerArray]) -> None:
-        """Count packed rows; ChangedData if there are more than expected, whose sums might overflow."""
-        for part in parts:
-            self._left -= len(part)
-            if self._left < 0:
-                raise ChangedData
-            for start in range(0, len(part), _BLOCK):
-                self.add(part[start : start + _BLOCK])
-
-    def add(self, packed: IntegerArray) -> None:
-        cell = self._place(packed >> self.layout.shift)
-        own = list(self.sums)
-        for i, (at, mask) in enumerate(self.layout.values()):
-            value = (packed >> at if at else packed) & mask
-            lacking = np.flatnonzero(value == 0)
-            if len(lacking):
-                missing = self.absent[i]
-                if missing is None:
-                    missing = self.absent[i] = self._array()
-                np.add.at(missing, cell[lacking], 1)
-            if i == 0 and self.shared:
-                value |= 1 << self.shared
-                np.add.at(self.rows, cell, value)
-            else:
-                np.add.at(own.pop(0), cell, value)
-        if not self.shared:
-            np.add.at(self.rows, cell, 1)
-
-    def _place(self, pairs: IntegerArray) -> IntegerArray:
-        """Return the cells of units with their groups' bits: numbers without gaps, in unchanged order."""
-        if not self.layout.sizes:
-            return pairs
-        at = self.layout.group_bits
-        cell = pairs >> at
-        for size in self.layout.sizes:
-            at -= count_bits(size)
-            cell *= size
-            cell += (pairs >> at) & ((1 << count_bits(size)) - 1)
-        return cell
-
-    def parts(self) -> Iterator[UnitPart]:
-        """Yield the totals of whole units."""
-        codes = self._list_codes()
-        size = len(codes)
-        many = max(1, _PART // size)
-        for start in range(0, len(self.rows), many * size):
-            part = slice(start, start + many * size)
-            there = np.flatnonzero(self.rows[part] != 0)  # six times as fast as on the integers
-            rows, sums = self.rows[part].take(there), [total[part].take(there) for total in self.sums]
-            if self.shared:
-                sums.insert(0, rows & ((1 << self.shared) - 1))
-                rows >>= self.shared
-            each: list[IntegerArray] = []
-            for total, absent in zip(sums, self.absent, strict=True):
-                each += [rows if absent is None else rows - absent[part].take(there), total]
-            units = there // size if size > 1 else there
-            yield UnitPart(units + start // size, codes.take(there - units * size), rows, each)
-
-    def _list_codes(self) -> IntegerArray:
-        """Return the bits of all groups of one unit, in the order of its cells."""
-        codes = np.zeros(1, dtype=np.int64)
-        for size in self.layout.sizes:
-            codes = ((codes << count_bits(size))[:, None] | np.arange(size)).ravel()
-        return codes
 
 
 def split_keys(codes: IntegerArray, layout: Layout) -> Iterator[tuple[str, IntegerArray, NDArray[np.bool_]]]:
@@ -716,8 +605,7 @@ class PackedAggregation(FastRoute[pa.Table]):
                 continue
             layout = Layout(route, int(low), lows, sizes, units, bits)
             if layout.group_bits <= GROUP_BITS and layout.bits <= BITS:
-                counted = layout.cells * (1 + len(bits)) <= _SPARSE * n
-                return replace(layout, counted=counted), n, codes
+                return layout, n, codes
         return None
 
     def _find_ranges(self, read: base.Reader) -> Mapping[str, Any]:

@@ -106,12 +106,10 @@ def rows(table: pa.Table | None, keys: tuple[str, ...]) -> dict[tuple[Any, ...],
 # -- totals -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sparse", [4, 0], ids=["counted", "sorted"])
 @pytest.mark.parametrize("kind", UNITS)
 def test_the_same_totals_as_the_query_where_nothing_is_chosen(
-    con: duckdb.DuckDBPyConnection, kind: str, sparse: int, monkeypatch: pytest.MonkeyPatch
+    con: duckdb.DuckDBPyConnection, kind: str
 ) -> None:
-    monkeypatch.setattr("dpsql.mechanisms.fast.packed_aggregation._SPARSE", sparse)
     fill(con, kind)
     kept: dict[str, object] = {}
     for text in SHAPES:

@@ -22,12 +22,10 @@ from dpsql.mechanisms.base import SALT, Reader
 from dpsql.mechanisms.fast import packed_aggregation as packing
 from dpsql.mechanisms.fast.packed_aggregation import (
     PACKED_TOTALS,
-    CellCounts,
     Layout,
     PackedAggregation,
     PackedRoute,
     PackedValue,
-    UnitPart,
     UnitTotal,
     sort_pairs,
 )
@@ -127,12 +125,8 @@ def test_the_same_totals_as_the_query_where_nothing_is_chosen(
         assert packed.schema.field(key).type == query.schema.field(key).type
 
 
-@pytest.mark.parametrize("sparse", [4, 0], ids=["counted", "sorted"])
 @pytest.mark.parametrize("text", ALL)
-def test_the_same_totals_without_groups(
-    con: duckdb.DuckDBPyConnection, text: str, sparse: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dpsql.mechanisms.fast.packed_aggregation._SPARSE", sparse)
+def test_the_same_totals_without_groups(con: duckdb.DuckDBPyConnection, text: str) -> None:
     found = operator(con, text)
     log: list[str] = []
     totals = found.packed.take(make_reader(con, log), Entropy())
@@ -221,16 +215,10 @@ def test_numbers_below_bounds_of_their_own_have_no_bias() -> None:
     assert sum((biased[i] - 10_000) ** 2 / 10_000 for i in range(3)) > 36
 
 
-def count_rows(parts: list[np.ndarray], layout: Layout, most: int) -> Iterator[UnitPart]:
-    cells = CellCounts(layout, most)
-    cells.add_all(parts)
-    return cells.parts()
-
-
 @pytest.mark.parametrize("part", [1, 64, 1 << 20])
 @pytest.mark.parametrize("rows", [40, 70_000])
 def test_rows_and_sums_are_exact_however_many(rows: int, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By counting and by sorting, in parts of any size: a unit is never in two of them."""
+    """In parts of any size: a unit is never in two of them."""
     monkeypatch.setattr("dpsql.mechanisms.fast.packed_aggregation._PART", part)
     dice = np.random.default_rng(4)
     unit = np.concatenate([np.zeros(rows, dtype=np.int64), np.arange(1, 50), dice.integers(0, 50, 500)])
@@ -244,8 +232,6 @@ def test_rows_and_sums_are_exact_however_many(rows: int, part: int, monkeypatch:
         n, there, total = wanted.get((u, code), (0, 0, 0))
         wanted[u, code] = (n + 1, there + (v > 0), total + v)
     for parts in (
-        count_rows(np.array_split(packed, 3), layout, len(packed)),
-        count_rows([packed], layout, 1 << 40),
         sort_pairs(dice.permutation(packed), layout),
         sort_pairs(dice.permutation(packed), layout, threads=3),
         sort_pairs(dice.permutation(packed).astype(layout.kind), layout, threads=2),

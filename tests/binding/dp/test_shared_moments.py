@@ -177,7 +177,8 @@ def test_a_moment_drawn_for_each_aggregate_would_exceed_the_charge(played: Playe
     """The control: the count of the mean is drawn once more, with noise of the same scale, for the same charge."""
     block = plan(played.session, "epsilon = 1", "COUNT(x), AVG(x)")
     count, mean = block.outputs
-    assert isinstance(count, Count) and isinstance(mean, Mean)
+    assert isinstance(count, Count)
+    assert isinstance(mean, Mean)
     assert mean.count == count.statistic
     noise = mean.count.noise
     assert isinstance(noise, LaplaceNoise)
