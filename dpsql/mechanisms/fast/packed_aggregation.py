@@ -5,9 +5,9 @@ expensive step. If the unit, the group and the values of a row fit 63 bits toget
 time. It is read some 250,000 rows at a time, and yields totals in parts of whole units. Other data are read by the plan's own
 query.
 
-Both the route and the query give totals with equally distributed bounds: per unit clamped or weighted, and at most ``groups`` groups of each
-unit, or a number of rows shared by all its groups, by independent random numbers. The route depends on exact numbers (ranges,
-the number of rows) that stay in here: both release the same distribution, and read equally often.
+Route and query give totals with equally distributed bounds: per unit clamped or weighted, and at most ``groups`` groups of
+each unit, or a number of rows shared by all its groups, by independent random numbers. The route depends on exact numbers
+(ranges, the number of rows) that stay in here: both release the same distribution, and read equally often.
 
 *Codes of units that are no small integers: texts, UUIDs, wide integers, timestamps.* Two units of one code would be bounded
 as one, and move an answer twice as far as its noise is made for. So all distinct units of a table's column are hashed once

@@ -48,17 +48,15 @@ from dpsql.mechanisms.fast.candidate_scores import (
     CANDIDATE_SCORE,
     CANDIDATE_SENSITIVITY,
     CANDIDATE_THRESHOLD,
-    AskedCandidates,
     CandidateScores,
     ScoredCandidates,
-    ThresholdPruning,
 )
 from dpsql.mechanisms.moments import Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.mechanisms.selection.utilities import UtilityForm
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_geometric, draw_rounded_gaussian
-from dpsql.noise.selection import FEW_CANDIDATES, CandidateGaps, find_heads
+from dpsql.noise.selection import CandidateGaps, find_heads
 from dpsql.numerics.exact_numbers import SAFE, Integers, read_integers, to_integers
 from dpsql.privacy import conversions
 from dpsql.privacy.events import OPEN_ENDED, Event, GaussianSparseVector, SparseVector, compose_events
@@ -302,11 +300,6 @@ class AboveThreshold(ScoredOperator):
     ) -> Iterator[tuple[pa.Table, int, int, int]]:
         """Yield hits as they are found: table, row, exact score and gap of the candidate. Append schemas to ``seen``."""
         noisy = NoisyThreshold(self.noise, entropy)
-        few = self._prune(read, noisy.level, entropy)
-        if few is not None:
-            seen.append(few.table.schema)
-            yield from self._ask_few(few, entropy)
-            return
         missed: list[tuple[pa.Table, Integers, Integers, Integers]] = []
         for found in self._read_scores(read, entropy):
             scores = to_integers(found.scores)
@@ -322,27 +315,6 @@ class AboveThreshold(ScoredOperator):
             for i, (table, rows, scores, over) in enumerate(missed):
                 left = yield from self._ask(noisy, table, rows, scores, over, entropy)
                 missed[i] = (table, left, scores, over)
-
-    def _prune(self, read: base.Read, level: int, entropy: Entropy) -> AskedCandidates | None:
-        """Score only candidates near or above the noisy level, if that is one level for all."""
-        few = self.candidates is not None and self.candidates < FEW_CANDIDATES  # they would be read twice
-        if few or self.sweep is None or self.threshold is None or self.noise.refresh:
-            return None
-        reader = base.add_salt(read, self.sweep.queries, entropy)
-        reached = self.threshold + level
-        route = ThresholdPruning(self.sweep, reached, self.noise.query_rate, self.noise.max_hits)
-        return route.follow(reader, entropy)
-
-    def _ask_few(self, few: AskedCandidates, entropy: Entropy) -> Iterator[tuple[pa.Table, int, int, int]]:
-        """Yield the hits as :meth:`_ask` does; all candidates are asked at once, as their answers are independent."""
-        found = set[int]()
-        for _ in range(1 + self.noise.asked_again):
-            for place in find_heads(few.short, self.noise.query_rate, entropy).tolist():
-                if place not in found:
-                    found.add(place)
-                    score = few.score_of(place)
-                    gap = self._draw_gap(few.level - score, entropy)
-                    yield few.table, few.row_of(place), score, gap
 
     def _draw_gap(self, short: int, entropy: Entropy) -> int:
         """Draw the gap of a hit: the excess of a geometric variable over a value that it reaches is geometric again."""

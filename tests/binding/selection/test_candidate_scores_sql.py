@@ -145,7 +145,7 @@ def test_the_best_of_few_equals_duckdbs(
         found.append(inner(*given))
         return found[-1]
 
-    monkeypatch.setattr(candidate_scores, "FEW_CANDIDATES", 0)
+    monkeypatch.setattr(candidate_scores, "LEAST_PRUNED", 0)
     monkeypatch.setattr(candidate_scores, "_GROUPS", 13)
     monkeypatch.setattr(candidate_scores.CandidatePruning, "take", watched)
     statistic = f"{times}COUNT(*) FILTER (WHERE t.{x} {op} c.{x})"

@@ -94,7 +94,7 @@ def _below(a: float, b: float) -> bool:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small cells, small groups of neighbours, and far begins near."""
-    monkeypatch.setattr(candidate_scores, "FEW_CANDIDATES", 0)
+    monkeypatch.setattr(candidate_scores, "LEAST_PRUNED", 0)
     monkeypatch.setattr(candidate_scores, "_GROUPS", 25)
     monkeypatch.setattr(thresholds, "_CELL_BITS", 5)
     monkeypatch.setattr(selection, "FAR_BITS", 2)
