@@ -17,8 +17,8 @@ from pathlib import Path
 import dpsql
 from dpsql import cli, errors
 from dpsql.binding.dp import aggregates
+from dpsql.binding.modes import choice as selection
 from dpsql.binding.modes import ptr as ptr
-from dpsql.binding.selection import choice as selection
 from dpsql.catalogue.aggregate_names import AGGREGATES, SqlName
 from dpsql.catalogue.option_names import OPTION_NAMES, taken_by
 from dpsql.catalogue.row_names import ROW_NAMES, TOTALITY

@@ -16,21 +16,31 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from dpsql.binding.dp.period_groups import PeriodGroups
-from dpsql.binding.plan import IntervalColumns, PeriodParts, Plan, PrivateBlock
-from dpsql.binding.public.intervals import (
+from dpsql.binding.dp.public_groups import PeriodGroups
+from dpsql.binding.intervals import (
     Shapes,
     divide_exactly,
     propagate_intervals,
     propagate_union_intervals,
     replace_interval_calls,
 )
-from dpsql.binding.public.kept_results import FORETOLD, NamedResult, name_kept_results, prepend_kept_results
-from dpsql.binding.public.traced_columns import Facts, PublicColumns, list_facts
-from dpsql.binding.public.window_sums import WindowEnds
-from dpsql.binding.public_statement import Cte, Finish, label_of_item, public_columns, renamed, spell
+from dpsql.binding.plan import IntervalColumns, PeriodParts, Plan, PrivateBlock
+from dpsql.binding.public_statement import (
+    FORETOLD,
+    Cte,
+    Finish,
+    NamedResult,
+    OwnNames,
+    find_named,
+    label_of_item,
+    list_taken,
+    name_kept_results,
+    prepend_kept_results,
+    public_columns,
+    renamed,
+    spell,
+)
 from dpsql.binding.relations.catalog import Catalog
-from dpsql.binding.relations.own_names import OwnNames, find_named, list_taken
 from dpsql.binding.relations.plan_size import (
     refuse_public_joins,
     refuse_repeated_names,
@@ -42,8 +52,8 @@ from dpsql.binding.relations.scanned_periods import Scan, find_scans, mark_scans
 from dpsql.binding.relations.unit_rows import find_held_columns
 from dpsql.binding.relations.windows import refuse_frames
 from dpsql.binding.statement_binder import StatementBinder
-from dpsql.binding.values.declared_values import Declared, check_released, note_in
-from dpsql.binding.values.lengths import one_statement
+from dpsql.binding.traced_columns import Facts, PublicColumns, WindowEnds, list_facts
+from dpsql.binding.values.declared_values import Declared, check_released, note_in, one_statement
 from dpsql.errors import BindError, Error
 from dpsql.language.advice import advise_on_function, advise_on_mechanism, advise_on_sign, is_aggregate_name
 from dpsql.language.dialect import (

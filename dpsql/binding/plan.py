@@ -282,7 +282,7 @@ class Plan:
     shared: tuple[object, ...] = ()
     """The queries its exact texts refer to by name; kept alive as long as the plan."""
     traced: tuple[tuple[str, tuple[tuple[tuple[str, str, float], ...], ...]], ...] = ()
-    """Origins of the output columns, in order: :mod:`dpsql.binding.public.traced_columns`."""
+    """Origins of the output columns, in order: :mod:`dpsql.binding.traced_columns`."""
     spreads: tuple[tuple[str, float], ...] = ()
     """Columns of maps of noisy counts, with the half width of each count's interval."""
     plain: Plan | None = field(default=None, compare=False, repr=False)

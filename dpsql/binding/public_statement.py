@@ -1,14 +1,24 @@
-"""The statement around private blocks: CTEs, inner queries, column names, linear joins, and installed releases.
+"""The statement around private blocks: CTEs, inner queries, names, linear joins, kept results and installed releases.
 
 Parenthesised joins are linearised: ``FROM (a JOIN b ON ...) JOIN c``, ``FROM a JOIN (b JOIN c ON ...) ON ...``. Joins
 bind from left to right, one table at a time. Every rewriting is an identity of joins, whatever the data.
+
+Kept results and releases are public relations of later statements, with their intervals. Without a WITH of that name, a
+name means a kept result before a public table. A release is the kept result of a ledger, for all of its sessions; no
+table or kept result has its name. Each kept result becomes a public CTE of the statement, with its columns and its
+intervals' ends, which propagate like those of a private block's release. The ends are also columns, ``n__low`` and
+``n__high``, for statements that name them.
+
+The SQL above private blocks mixes generated and analyst's names. So each generated name is absent from the statement:
+as an identifier, quoted or not; as a string, which PIVOT may turn into a column; and as a column of a kept result or a
+table, which a star may include.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Protocol
@@ -18,10 +28,10 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 
 from dpsql.binding.plan import PrivateBlock, Renamed
-from dpsql.binding.relations.relation import INTERNAL, Relation, fold
+from dpsql.binding.relations.relation import INTERNAL, Relation, column, fold
 from dpsql.binding.values.sql_types import Type
-from dpsql.catalogue.aggregate_names import MECHANISMS
-from dpsql.language.dialect import bind_error, join_word, table_named, to_sql, write_column
+from dpsql.catalogue.aggregate_names import MECHANISMS, MODES
+from dpsql.language.dialect import bind_error, find_nodes, join_word, table_named, to_sql, write_column
 from dpsql.language.labels import is_label_type, name_label_type
 from dpsql.language.options import Call, call_of
 from dpsql.late_dataclass import dataclass
@@ -415,3 +425,182 @@ def renamed(tree: exp.Expr, blocks: Sequence[PrivateBlock]) -> tuple[Renamed, ..
             return None
         found.append(Renamed(item.alias_or_name, node.name, (_spell_type(types[node.name]), *kinds)))
     return tuple(found) if len({column.name.lower() for column in found}) == len(found) else None
+
+
+_CTE = "dpsql_kept_as_"
+FORETOLD = "dpsql_foretold_"
+"""Prefix of relations whose rows are not known yet: those of an earlier statement in the cell."""
+
+
+@dataclass(frozen=True)
+class KeptResult:
+    """A kept result.
+
+    Args:
+        table: the relation's name, a digest of its content.
+        ends: for those with intervals, the columns of the ends.
+        bins: for columns of histograms, the half width of each count.
+    """
+
+    name: str
+    table: str
+    columns: tuple[str, ...]
+    ends: tuple[tuple[str, str, str], ...] = ()
+    confidence: float = 0.95
+    bins: tuple[tuple[str, float], ...] = ()
+
+
+def list_table_names(tree: exp.Expr) -> dict[str, exp.Expr]:
+    """Return the folded names that a statement reads, of tables and of candidates, with the first node of each."""
+    found: dict[str, exp.Expr] = {}
+    for node in find_nodes(tree, exp.Table, exp.Window):
+        alias = node.args.get("alias")
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.args.get("db"):
+            found.setdefault(fold(node.name), node.this)
+        elif isinstance(node, exp.Window) and isinstance(alias, exp.Identifier):
+            found.setdefault(fold(alias.name), alias)
+    return found
+
+
+def kept_cte_name(name: str, taken: Collection[str]) -> str:
+    """Return the name of a kept result's CTE, not among the names ``taken`` by a statement."""
+    made = f"{_CTE}{fold(name)}"
+    while made in taken:
+        made += "_"
+    return made
+
+
+@dataclass(frozen=True)
+class NamedResult:
+    """A kept result that a statement names, and its CTE."""
+
+    kept: KeptResult
+    cte: exp.CTE
+
+
+def name_kept_results(
+    tree: exp.Expr, kept: Mapping[str, KeptResult], taken: Collection[str]
+) -> list[NamedResult]:
+    """Return the kept results that a statement names, and replace the names by their CTEs', in place.
+
+    ``taken``: the names in the whole statement that resemble ours.
+    """
+    found: dict[str, KeptResult] = {}
+    names = {name: kept_cte_name(name, taken) for name in kept}
+    if kept:
+        _visit(tree, frozenset(), kept, found, names)
+    written = {fold(node.name) for node in tree.find_all(exp.Identifier)} if found else set()
+    return [NamedResult(item, _as_cte(item, written, names[fold(item.name)])) for item in found.values()]
+
+
+def prepend_kept_results(tree: exp.Expr, named: list[NamedResult]) -> None:
+    """Prepend the CTEs that a statement still names, in place."""
+    tables = {node.name for node in tree.find_all(exp.Table)} if named else set()
+    made = [item.cte for item in named if item.cte.alias in tables]
+    own = tree.args.get("with_")
+    if made:
+        rest = own.expressions if own is not None else []
+        recursive = own.args.get("recursive") if own is not None else None
+        tree.set("with_", exp.With(expressions=[*made, *rest], recursive=recursive))
+
+
+def _visit(
+    node: exp.Expr,
+    hidden: frozenset[str],
+    kept: Mapping[str, KeptResult],
+    found: dict[str, KeptResult],
+    names: Mapping[str, str],
+) -> None:
+    """Find the names that mean kept results; ``hidden`` are those that WITH redefines."""
+    with_ = node.args.get("with_")
+    for cte in with_.expressions if with_ is not None else ():
+        after = hidden | {fold(cte.alias)}
+        recursive = with_ is not None and with_.args.get("recursive")
+        _visit(cte.this, after if recursive else hidden, kept, found, names)
+        hidden = after
+    for child in list(node.iter_expressions()):
+        if child is not with_:
+            _visit(child, hidden, kept, found, names)
+    if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.args.get("db"):
+        item = kept.get(fold(node.name)) if fold(node.name) not in hidden else None
+        if item is not None:
+            if not node.alias:
+                node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
+            written = node.this
+            node.set("this", exp.to_identifier(names[fold(item.name)], quoted=True))
+            node.this.meta.update(written.meta)
+            found[item.name] = item
+    if isinstance(node, exp.Window) and isinstance(node.args.get("alias"), exp.Identifier):
+        name = fold(node.args["alias"].name)
+        if name in kept and name not in hidden:  # the candidates of a mechanism
+            found[kept[name].name] = kept[name]
+
+
+def _as_cte(item: KeptResult, named: set[str], name: str) -> exp.CTE:
+    ends = [name for _, *pair in item.ends for name in pair if fold(name) in named]
+    select = exp.Select(
+        expressions=[exp.alias_(column(name), name, quoted=True) for name in (*item.columns, *ends)]
+    )
+    select.set("from_", exp.From(this=table_named(item.table)))
+    alias = exp.TableAlias(this=exp.to_identifier(name, quoted=True))
+    return exp.CTE(this=select, alias=alias)
+
+
+MakeName = Callable[[str], str]
+"""Returns an unused name of a kind."""
+_PREFIX = "dpsql_"
+
+
+@dataclass
+class OwnNames:
+    """Generates names for one statement, except the folded names ``taken``, as from :func:`list_taken`."""
+
+    taken: Collection[str] = field(default_factory=frozenset)
+    _count: int = 0
+
+    def make(self, kind: str, known: Collection[str]) -> str:
+        """Return a name of a kind, ``dpsql_block_1``, that is neither taken nor a ``known`` name of the data."""
+        while True:
+            self._count += 1
+            made = f"{_PREFIX}{kind}_{self._count}"
+            if made not in self.taken and made not in known:
+                return made
+
+
+def list_taken(nodes: Iterable[exp.Expr], kept: Iterable[KeptResult]) -> frozenset[str]:
+    """Return the folded names in a statement that resemble ours, and those of kept results' columns."""
+    found = [node.name for node in nodes if isinstance(node, exp.Identifier | exp.Literal)]
+    found += [name for item in kept for name in (*item.columns, *(end for ends in item.ends for end in ends))]
+    return frozenset(name for name in map(fold, found) if name.startswith(_PREFIX))
+
+
+def find_named(nodes: Sequence[exp.Expr]) -> frozenset[str] | None:
+    """Return the folded names in a statement; None if it may read columns by place, pattern or as a whole.
+
+    A column that a statement doesn't name decides nothing about its answer: ``*`` passes it on to queries that don't name
+    it either, and rows that differ in no named column are interchangeable.
+    """
+    starred = any(isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count) for node in nodes)
+    if any(_reads_by_place(node, starred) for node in nodes):
+        return None
+    return frozenset(fold(node.name) for node in nodes if isinstance(node, exp.Identifier))
+
+
+_BY_NAME = frozenset(name for name, mode in MODES.items() if mode == MODES["DP"])
+"""The modes that read columns by name."""
+
+
+def _reads_by_place(node: exp.Expr, starred: bool) -> bool:
+    """Return whether a part of a statement may read columns that it doesn't name; ``starred``: whether there is a ``*``."""
+    args = node.args
+    if isinstance(node, exp.Select):
+        mode = args.get("mode")
+        distinct = starred and args.get("distinct") is not None
+        return distinct or (mode is not None and str(mode.name).upper() not in _BY_NAME)
+    if isinstance(node, exp.TableAlias):
+        return bool(args.get("columns")) and (starred or not isinstance(node.parent, exp.Subquery | exp.CTE))
+    if isinstance(node, exp.Join):
+        return bool(args.get("method"))
+    if isinstance(node, exp.Group):
+        return starred and bool(args.get("all"))
+    return isinstance(node, exp.Columns | exp.Pivot) or (starred and isinstance(node, exp.SetOperation))

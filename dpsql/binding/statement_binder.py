@@ -12,27 +12,37 @@ from sqlglot import exp
 
 from dpsql.binding.dp.grouping_sets import bind_sets, has_sets
 from dpsql.binding.dp.noisy_block import NoisyBlock
-from dpsql.binding.public.kept_results import name_kept_results
-from dpsql.binding.public_statement import Cte, Env, flatten_joins, from_items, inner_queries, outer_queries
+from dpsql.binding.modes.choice import Selection, mechanism_of
+from dpsql.binding.modes.declared import PROBE_OPTIONS, QUESTION_OPTIONS, StableDeclaration, probe_block
+from dpsql.binding.public_statement import (
+    Cte,
+    Env,
+    flatten_joins,
+    from_items,
+    inner_queries,
+    name_kept_results,
+    outer_queries,
+)
 from dpsql.binding.relations.catalog import Binder
 from dpsql.binding.relations.joins import bind_from
 from dpsql.binding.relations.plan_size import count_joined, refuse_joined, refuse_rows, share
 from dpsql.binding.relations.projections import (
     aggregate_per_unit,
+    combine,
+    group_by_row_around,
     group_distinct,
     groups_by_unit,
     keep_rows,
+    open_lateral,
+    open_pivots,
     rename_columns,
     spread_columns,
     wrap_distinct,
 )
 from dpsql.binding.relations.relation import From, Names, Relation, fold
-from dpsql.binding.relations.reshaping import combine, group_by_row_around, open_lateral, open_pivots
 from dpsql.binding.relations.subqueries import ONCE, bind_expression, move_unnest
 from dpsql.binding.relations.unit_rows import aggregates, is_shown_alone
 from dpsql.binding.relations.windows import refuse_cuts, refuse_row_choice, refuse_samples
-from dpsql.binding.selection.choice import Selection, mechanism_of
-from dpsql.binding.selection.declared import PROBE_OPTIONS, QUESTION_OPTIONS, StableDeclaration, probe_block
 from dpsql.binding.values.sql_types import Typed
 from dpsql.catalogue.aggregate_names import MODES
 from dpsql.errors import BindError
@@ -66,7 +76,7 @@ def options_of_mode(mode: str) -> Readers | None:
 
         return PTR_OPTIONS
     if mode == "SUBSAMPLE":
-        from dpsql.binding.subsample.subsample_block import SUBSAMPLE_OPTIONS
+        from dpsql.binding.modes.subsample_block import SUBSAMPLE_OPTIONS
 
         return SUBSAMPLE_OPTIONS
     taker = "CREATE SYNTHETIC TABLE" if mode == SYNTHETIC else MODES.get(mode)
@@ -88,7 +98,7 @@ class StatementBinder(Binder):
             self.fold_scalars(tree, env)
             options = take_mode(tree, self._readers_of)
             assert options is not None
-            from dpsql.binding.subsample.subsample_block import subsample_block
+            from dpsql.binding.modes.subsample_block import subsample_block
 
             subsample_block(self, tree, options, env)
             return None
@@ -96,7 +106,7 @@ class StatementBinder(Binder):
         if stable is not None and isinstance(tree, exp.Select):
             options = take_mode(tree, self._readers_of)
             assert options is not None
-            from dpsql.binding.subsample.subsample_block import question_block
+            from dpsql.binding.modes.subsample_block import question_block
 
             question_block(self, tree, options, env, stable)
             return None

@@ -14,8 +14,8 @@ from fractions import Fraction
 
 import pyarrow as pa
 
+from dpsql.binding.modes.declared import Declaration
 from dpsql.binding.plan import Plan
-from dpsql.binding.selection.declared import Declaration
 from dpsql.engine.sandbox import quote_identifier
 from dpsql.errors import BindError, Error, did_you_mean
 from dpsql.language.dialect import quote_where_needed

@@ -12,8 +12,8 @@ from dataclasses import field, replace
 from fractions import Fraction
 from typing import Protocol
 
+from dpsql.binding.modes.declared import Declaration
 from dpsql.binding.plan import Plan, PrivateBlock, ProtectedUnit
-from dpsql.binding.selection.declared import Declaration
 from dpsql.catalogue.option_names import CAP_OPTIONS
 from dpsql.errors import BindError, BudgetExceeded, EngineError, Error, Interrupted, PostprocessingError
 from dpsql.late_dataclass import dataclass

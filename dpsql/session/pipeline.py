@@ -25,10 +25,10 @@ from typing import NoReturn
 import pyarrow as pa
 
 from dpsql.binding.bind import Plans
+from dpsql.binding.modes.declared import Declaration, bind_declare
 from dpsql.binding.plan import Plan, PrivateBlock
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.binding.relations.relation import fold
-from dpsql.binding.selection.declared import Declaration, bind_declare
 from dpsql.engine.base import Engine
 from dpsql.engine.postprocess import Finisher
 from dpsql.engine.sandbox import NO_PLAN, parse_to_json

@@ -16,7 +16,7 @@ from fractions import Fraction
 import pyarrow as pa
 
 from dpsql.binding.plan import Plan, ReleaseDraft
-from dpsql.binding.public.kept_results import KeptResult, list_table_names
+from dpsql.binding.public_statement import KeptResult, list_table_names
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.binding.relations.relation import fold
 from dpsql.engine.postprocess import Finisher

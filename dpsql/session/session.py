@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from dpsql.binding.modes.declared import Declaration
 from dpsql.binding.plan import Plan
-from dpsql.binding.selection.declared import Declaration
 from dpsql.engine import open_engine
 from dpsql.engine.base import Engine
 from dpsql.errors import BindError, Error, PolicyError, PostprocessingError, PrivacyError
@@ -280,7 +280,7 @@ class Session(AnalystSession):
     def register(
         self, name: str, function: Callable[..., object], *, returns: object = None, length: int | None = None
     ) -> None:
-        from dpsql.binding.subsample.subsample_block import registered
+        from dpsql.binding.modes.subsample_block import registered
 
         self._pipeline.functions[name.lower()] = registered(name, function, returns, length)
 

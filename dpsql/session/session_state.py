@@ -12,13 +12,12 @@ from dataclasses import field
 
 import pyarrow as pa
 
+from dpsql.binding.modes.declared import Declaration
 from dpsql.binding.plan import Plan, PrivateBlock, ReleaseDraft
-from dpsql.binding.public.kept_results import FORETOLD, KeptResult
-from dpsql.binding.public_statement import make_unique
+from dpsql.binding.public_statement import FORETOLD, KeptResult, make_unique
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.binding.relations.plan_size import refuse_cell
 from dpsql.binding.relations.relation import fold
-from dpsql.binding.selection.declared import Declaration
 from dpsql.engine.arrow_tables import to_arrow
 from dpsql.engine.postprocess import Finisher
 from dpsql.errors import BindError, Error, PolicyError, Span, did_you_mean

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.binding.plan import PeriodParts, Plan, PrivateBlock, StrategyVariant
-from dpsql.binding.public.kept_results import FORETOLD
+from dpsql.binding.public_statement import FORETOLD
 from dpsql.binding.relations.scanned_periods import MOST_RANGES
 from dpsql.errors import BindError, Error, PostprocessingError
 from dpsql.late_dataclass import dataclass

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.binding.values import exits
+from dpsql.binding.values import fixed_point
 from dpsql.engine import base as engine_base
 from dpsql.lock import lock
 from tests.support.endings import EXTREME, Composed, Neighbours, compare, compose, tables
@@ -37,7 +37,7 @@ def test_a_value_without_a_way_out_would_be_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan_once: bool
 ) -> None:
     """The control: 128-bit integers leave as they are, and the second lock knows no harm of it."""
-    monkeypatch.setattr(exits, "find_exit_type", lambda kind, wide=None: kind)
+    monkeypatch.setattr(fixed_point, "find_exit_type", lambda kind, wide=None: kind)
     monkeypatch.setattr(lock, "list_wide_outputs", lambda outputs: frozenset())
     # the quicker routes read the values of released groups alone
     for name in ("LITTLE_ROWS", "LITTLE_BYTES"):

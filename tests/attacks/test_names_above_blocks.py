@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.binding.relations.own_names import OwnNames
+from dpsql.binding.public_statement import OwnNames
 from tests.support import inside
 
 POLICY = """

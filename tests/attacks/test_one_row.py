@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.binding.values import lengths, total_expressions
+from dpsql.binding.values import declared_values, total_expressions
 from dpsql.binding.values.row_functions import ROW_FUNCTIONS, RowFunction
 from dpsql.binding.values.sql_types import Typed
 from dpsql.binding.values.total_expressions import make_total
@@ -60,10 +60,10 @@ def lie(con: duckdb.DuckDBPyConnection, seeds: range) -> tuple[list[str], int]:
             assert "could" in str(error), text
             continue
         tried += 1
-        typed = lengths.hold(typed)
+        typed = declared_values.hold(typed)
         query = f"SELECT coalesce(max(length(v)), 0) FROM (SELECT {to_sql(typed.node)} AS v FROM t)"
         longest = con.execute(query).fetchall()[0][0]
-        if longest > lengths.length_of(typed):
+        if longest > declared_values.length_of(typed):
             wrong.append(text)
     return wrong, tried
 
@@ -101,12 +101,12 @@ def test_each_function_s_result_is_at_most_as_long_as_its_public_bound() -> None
         for function in (one for one in ROW_FUNCTIONS.values() if one.result.kind == "TEXT"):
             for text in texts_of(function):
                 try:
-                    typed = lengths.hold(bound(text, Row(SHORT)))
+                    typed = declared_values.hold(bound(text, Row(SHORT)))
                 except Error:
                     continue
                 tried.add(function.row.name)
                 query = f"SELECT coalesce(max(length({to_sql(typed.node)})), 0) FROM t"
-                if con.execute(query).fetchall()[0][0] > lengths.length_of(typed):
+                if con.execute(query).fetchall()[0][0] > declared_values.length_of(typed):
                     wrong.append(text)
     assert not wrong
     assert len(tried) > 12
@@ -115,7 +115,7 @@ def test_each_function_s_result_is_at_most_as_long_as_its_public_bound() -> None
 def test_without_the_check_of_columns_some_are_longer(
     rows: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lengths, "_checked", lambda node, kind, length: node)
+    monkeypatch.setattr(declared_values, "_checked", lambda node, kind, length: node)
     wrong, _ = lie(rows, range(300))
     assert wrong
 
@@ -205,17 +205,17 @@ def test_the_policy_s_max_length_is_read() -> None:
     class Declared:
         max_length = 12
 
-    assert lengths.column_length(Declared()) == 12
-    assert lengths.column_length(None) == lengths.DEFAULT_MAX_LENGTH
+    assert declared_values.column_length(Declared()) == 12
+    assert declared_values.column_length(None) == declared_values.DEFAULT_MAX_LENGTH
 
 
 def test_texts_of_one_statement_are_counted_together() -> None:
-    with lengths.one_statement():
-        for i in range(lengths.MAX_WRITTEN // lengths.MAX_TEXT):
+    with declared_values.one_statement():
+        for i in range(declared_values.MAX_WRITTEN // declared_values.MAX_TEXT):
             bound(" " * i + "concat(" + ", ".join(["s"] * 16) + ")")
             bound(" " * i + "concat(" + ", ".join(["s"] * 16) + ")")  # at the same place: counted once
-    with lengths.one_statement(), pytest.raises(PrivacyError, match="this statement"):
-        for i in range(lengths.MAX_WRITTEN // lengths.MAX_TEXT + 1):
+    with declared_values.one_statement(), pytest.raises(PrivacyError, match="this statement"):
+        for i in range(declared_values.MAX_WRITTEN // declared_values.MAX_TEXT + 1):
             bound(" " * i + "concat(" + ", ".join(["s"] * 16) + ")")
 
 

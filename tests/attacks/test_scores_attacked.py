@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 import dpsql
+from dpsql.binding.modes import utility
 from dpsql.binding.plan import Plan
-from dpsql.binding.selection import utility
 from dpsql.binding.values.sql_types import Typed
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import SALT

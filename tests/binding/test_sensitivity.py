@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 import dpsql
-from dpsql.binding.dp import auto_caps
+from dpsql.binding.dp import unit_caps
 from dpsql.binding.dp.budget_split import BudgetShare
 from dpsql.binding.plan import Plan, PrivateBlock
 from dpsql.binding.relations import joins, subqueries
@@ -440,7 +440,7 @@ def test_the_check_notices_what_is_found_for_too_little(
     _PLANS.pop(text, None)
     with monkeypatch.context() as patch:
         if doctored == "a count per unit and group":
-            patch.setattr(auto_caps, "write_unit_sizes", sizes_by_group)
+            patch.setattr(unit_caps, "write_unit_sizes", sizes_by_group)
         elif doctored == "delta twice":
             patch.setattr(BudgetShare, "delta_part", property(lambda share: share.delta))
         else:
@@ -556,7 +556,7 @@ def test_the_check_notices_rows_that_are_not_cut(
     with monkeypatch.context() as patch:
         if doctored == "noise":  # what one row may bring, and not what all of a unit's may
             patch.setattr(
-                "dpsql.binding.dp.moment_aggregates.bound_distinct_sum", lambda rows, low, high, *more: high
+                "dpsql.binding.dp.noisy_aggregates.bound_distinct_sum", lambda rows, low, high, *more: high
             )
             patch.setattr(DistinctSum, "__post_init__", lambda self: None)
         else:

@@ -6,8 +6,8 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.binding.public_statement import find_named
 from dpsql.binding.relations.catalog import WIDE
-from dpsql.binding.relations.own_names import find_named
 from dpsql.language.dialect import list_nodes
 from dpsql.language.statements import parse
 from tests.support.clinic import BUDGET

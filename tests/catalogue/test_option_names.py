@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dpsql.binding.subsample.subsample_block  # noqa: F401  (registers readers of its options)
+import dpsql.binding.modes.subsample_block  # noqa: F401  (registers readers of its options)
 from dpsql.catalogue.aggregate_names import AGGREGATES, MODE_HELP, MODES
 from dpsql.catalogue.option_names import ARGUMENT_NAMES, COMBINERS, OPTION_NAMES
 from dpsql.language.options import AUTO, readers_of

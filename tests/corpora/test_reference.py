@@ -39,10 +39,10 @@ def test_every_rule_of_the_grammar_is_there_with_its_example() -> None:
 def test_what_is_documented_is_what_is_completed() -> None:
     """Every option and argument that the binder reads is offered, and nothing else."""
     from dpsql.binding.dp import aggregates, noisy_block
+    from dpsql.binding.modes import choice as selection
+    from dpsql.binding.modes import declared
     from dpsql.binding.modes import ptr as ptr
     from dpsql.binding.modes.stable import STABLE_AGGREGATES
-    from dpsql.binding.selection import choice as selection
-    from dpsql.binding.selection import declared
     from dpsql.binding.statement_binder import options_of_mode
     from dpsql.notebook import guide
 

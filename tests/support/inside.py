@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from dpsql.binding.bind import bind as bind_statement
+from dpsql.binding.modes.declared import Declaration
 from dpsql.binding.plan import Plan, PrivateBlock
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.binding.relations.plan_size import write_shared
-from dpsql.binding.selection.declared import Declaration
 from dpsql.engine.postprocess import Finisher
 from dpsql.exact.gate import Gate
 from dpsql.language.statements import Statement, parse

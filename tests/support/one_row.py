@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from dpsql.binding.values.lengths import DEFAULT_MAX_LENGTH
+from dpsql.binding.values.declared_values import DEFAULT_MAX_LENGTH
 from dpsql.binding.values.sql_types import Type, Typed
 from dpsql.errors import BindError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -10,10 +10,8 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from dpsql.binding.dp.budget_split import require_rows
-from dpsql.binding.dp.cut_queries import is_surely_within
 from dpsql.binding.dp.private_block import AggregatingBlock, BlockOutput
-from dpsql.binding.public.interval_ends import TIME_END
-from dpsql.binding.public.intervals import write_json_report
+from dpsql.binding.interval_ends import TIME_END, write_json_report
 from dpsql.binding.relations.relation import column
 from dpsql.binding.relations.unit_rows import name_unit
 from dpsql.binding.values import fixed_point as grids
@@ -426,6 +424,28 @@ class AggregateCall:
         if note not in self.block.binder.notes:
             self.block.binder.notes.append(note)
         return f"; the rows of a privacy unit with more than {many} weigh less, and count as {rows} together"
+
+
+def is_surely_within(typed: Typed) -> bool:
+    """Return whether an expression is within its bounds for all values of columns: if columns are only compared.
+
+    ``CASE WHEN x > 60 THEN 1 ELSE 0 END``, for example, is 0 or 1.
+    """
+    return typed.type.kind == "BOOLEAN" or not any(_find_values(typed.node))
+
+
+def _find_values(node: exp.Expr) -> Iterator[exp.Column]:
+    """Yield the columns whose own value an expression may have, or compute with."""
+    if isinstance(node, exp.Column):
+        yield node
+    elif isinstance(node, exp.If | exp.Case):
+        values = [node.args.get("true"), node.args.get("false"), node.args.get("default")]
+        values += [branch.args.get("true") for branch in node.args.get("ifs") or []]
+        for value in filter(None, values):
+            yield from _find_values(value)
+    elif not isinstance(node, exp.Predicate | exp.Connector | exp.Not):
+        for child in node.iter_expressions():
+            yield from _find_values(child)
 
 
 def advise_bounds(typed: Typed) -> str:

@@ -11,10 +11,7 @@ from typing import ClassVar
 from sqlglot import exp
 
 from dpsql.binding.dp.aggregates import NAMED_ARGUMENTS, Aggregate, AggregateCall
-from dpsql.binding.dp.auto_caps import AutoCaps, CapBuilder, find_auto_caps, without_auto
 from dpsql.binding.dp.budget_split import BudgetShare, choose_selector, deal, find_groups
-from dpsql.binding.dp.cut_queries import describe_caps, list_cuts, make_cut_report, note_costly_caps
-from dpsql.binding.dp.moment_aggregates import MOMENTS, read_as_mean
 from dpsql.binding.dp.noise_choice import (
     FittedOutputs,
     MomentNoise,
@@ -23,16 +20,32 @@ from dpsql.binding.dp.noise_choice import (
     check_fits,
     fit_outputs,
 )
+from dpsql.binding.dp.noisy_aggregates import MOMENTS, OWN_QUERIES, read_as_mean
 from dpsql.binding.dp.ordered_steps import MAKERS, StepBlock, choose_order, find_forced, refuse_unfit
-from dpsql.binding.dp.own_queries import OWN_QUERIES
-from dpsql.binding.dp.period_groups import PeriodGroups, find_period_groups
 from dpsql.binding.dp.private_block import AggregatingBlock
-from dpsql.binding.dp.public_groups import MAX_GROUPS, MAX_RANGE_GROUPS, Pairs, find_public_groups
+from dpsql.binding.dp.public_groups import (
+    MAX_GROUPS,
+    MAX_RANGE_GROUPS,
+    Pairs,
+    PeriodGroups,
+    find_period_groups,
+    find_public_groups,
+)
 from dpsql.binding.dp.quantile_calls import choose_quantiles, quantile_parts, split_quantiles
-from dpsql.binding.public.window_sums import WindowFinder
+from dpsql.binding.dp.unit_caps import (
+    AutoCaps,
+    CapBuilder,
+    describe_caps,
+    find_auto_caps,
+    list_cuts,
+    make_cut_report,
+    note_costly_caps,
+    without_auto,
+)
 from dpsql.binding.public_statement import label_of, spell
 from dpsql.binding.relations.relation import INTERNAL
 from dpsql.binding.relations.unit_rows import check_unit, describe_protection, name_unit
+from dpsql.binding.traced_columns import WindowFinder
 from dpsql.binding.values.declared_values import list_values
 from dpsql.binding.values.sql_types import Typed
 from dpsql.errors import BindError, PrivacyError

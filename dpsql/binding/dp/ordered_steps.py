@@ -23,8 +23,8 @@ import numpy as np
 from sqlglot import exp
 
 from dpsql.binding.plan import StrategyVariant
-from dpsql.binding.public.window_sums import OrderedRelease, Uses, WindowFinder, find_uses
 from dpsql.binding.relations.catalog import Binder
+from dpsql.binding.traced_columns import OrderedRelease, Uses, WindowFinder, find_uses
 from dpsql.language.options import AUTO, Options
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Aggregation, Together

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from dpsql.binding import public_statement
 from dpsql.binding.dp.budget_split import refuse_elsewhere
-from dpsql.binding.public.intervals import END_CALLS
+from dpsql.binding.interval_ends import END_CALLS
 from dpsql.binding.public_statement import Released, install
 from dpsql.binding.relations import fan_out, relation
 from dpsql.binding.relations.catalog import Binder
@@ -22,7 +22,7 @@ from dpsql.binding.relations.fan_out import split_conjuncts
 from dpsql.binding.relations.plan_size import has_more_nodes, refuse_keys
 from dpsql.binding.relations.projections import substitute_aliases
 from dpsql.binding.values.declared_values import list_values
-from dpsql.binding.values.exits import come_back, leave
+from dpsql.binding.values.fixed_point import come_back, leave
 from dpsql.binding.values.sql_types import Type, Typed, read_type
 from dpsql.catalogue.aggregate_names import names_of
 from dpsql.catalogue.row_names import PUBLIC_FUNCTIONS, ROW_WORDS

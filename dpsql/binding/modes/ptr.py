@@ -18,7 +18,7 @@ from dpsql.binding.public_statement import label_of
 from dpsql.binding.relations.relation import column
 from dpsql.binding.relations.unit_rows import check_unit, describe_protection
 from dpsql.binding.values import fixed_point as grids
-from dpsql.binding.values.exits import come_back, hold_to_38_digits, leave
+from dpsql.binding.values.fixed_point import come_back, hold_to_38_digits, leave
 from dpsql.binding.values.sql_types import Bounds, Type, Typed
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME, AGGREGATES
 from dpsql.catalogue.option_names import ARGUMENT_NAMES

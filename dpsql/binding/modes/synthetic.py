@@ -19,11 +19,11 @@ from typing import cast
 from sqlglot import exp
 
 from dpsql.binding.dp.budget_split import deal
-from dpsql.binding.dp.cut_queries import list_cuts
 from dpsql.binding.dp.noise_choice import Dealt, DealtMoment, NoiseChoice, NoiseMaker
 from dpsql.binding.dp.noisy_block import NoisyBlock
 from dpsql.binding.dp.private_block import BlockOutput
 from dpsql.binding.dp.public_groups import find_public_groups
+from dpsql.binding.dp.unit_caps import list_cuts
 from dpsql.binding.public_statement import Released
 from dpsql.binding.relations.unit_rows import check_unit, describe_protection
 from dpsql.binding.values.sql_types import Typed

@@ -18,12 +18,19 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 from sqlglot import exp
 
+from dpsql.binding.interval_ends import ShownEnds
 from dpsql.binding.plan import Input, PrivateBlock
-from dpsql.binding.public.intervals import ShownEnds
-from dpsql.binding.public.kept_results import FORETOLD, KeptResult
-from dpsql.binding.public.window_sums import OrderedRelease
-from dpsql.binding.public_statement import Env, Finish, Released, add_ctes, from_items, schemas
-from dpsql.binding.relations.own_names import OwnNames
+from dpsql.binding.public_statement import (
+    FORETOLD,
+    Env,
+    Finish,
+    KeptResult,
+    OwnNames,
+    Released,
+    add_ctes,
+    from_items,
+    schemas,
+)
 from dpsql.binding.relations.plan_size import SharedQueries, SharedQuery, WrittenTexts, write_public
 from dpsql.binding.relations.relation import (
     CLAIMED,
@@ -45,9 +52,9 @@ from dpsql.binding.relations.relation import (
     write_period,
 )
 from dpsql.binding.relations.scanned_periods import DAYS, Scan, write_days
-from dpsql.binding.values.declared_values import Declared
+from dpsql.binding.traced_columns import OrderedRelease
+from dpsql.binding.values.declared_values import Declared, column_length
 from dpsql.binding.values.fixed_point import read_declared_bounds as declared_bounds
-from dpsql.binding.values.lengths import column_length
 from dpsql.binding.values.sql_types import BLOB, OTHER, TEXT, TIMESTAMP, Bounds, Type, Typed, write_local_time
 from dpsql.binding.values.total_expressions import make_total
 from dpsql.engine.base import Engine
@@ -532,7 +539,7 @@ class Binder(ABC):
     lent_inputs: dict[Input, None] = field(default_factory=dict)
     """Public relations available to the exact queries."""
     named: frozenset[str] | None = None
-    """The result of :func:`dpsql.binding.relations.own_names.find_named` for the statement."""
+    """The result of :func:`dpsql.binding.public_statement.find_named` for the statement."""
     held: frozenset[str] | None = frozenset({"*"})
     """The result of :func:`dpsql.binding.relations.unit_rows.find_held_columns` for the statement."""
     shared: dict[SharedQuery, None] = field(default_factory=dict)
@@ -548,7 +555,7 @@ class Binder(ABC):
     scans: dict[Scan, None] = field(default_factory=dict)
     """The scans of private tables, if budgets are per period."""
     period_groups: dict[str, Any] = field(default_factory=dict)
-    """The blocks whose groups are of one period each, with :class:`~dpsql.binding.dp.period_groups.PeriodGroups`."""
+    """The blocks whose groups are of one period each, with :class:`~dpsql.binding.dp.public_groups.PeriodGroups`."""
 
     def scan(self, node: exp.Expr, table: Table, alias: str, name: str, every: bool = False) -> Relation:
         """Return a private table as the statement may read it, with its days; ``every``: with all columns."""

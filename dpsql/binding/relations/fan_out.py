@@ -17,7 +17,6 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.binding.public.traced_columns import PublicColumns, list_facts
 from dpsql.binding.relations.catalog import Binder
 from dpsql.binding.relations.relation import (
     UNIT,
@@ -31,8 +30,9 @@ from dpsql.binding.relations.relation import (
     fold,
     meets_exactly,
 )
+from dpsql.binding.traced_columns import PublicColumns, list_facts
 from dpsql.binding.values import total_expressions
-from dpsql.binding.values.lengths import check_length, length_of
+from dpsql.binding.values.declared_values import check_length, length_of
 from dpsql.binding.values.sql_types import Typed
 from dpsql.catalogue.row_names import STRICT_CALLS
 from dpsql.errors import BindError, PrivacyError

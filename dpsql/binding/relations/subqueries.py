@@ -39,7 +39,7 @@ from dpsql.binding.relations.relation import (
 from dpsql.binding.relations.unit_rows import BinderState, aggregates
 from dpsql.binding.values import total_expressions
 from dpsql.binding.values.coercion import meet_public, require_kind, take_value, unify
-from dpsql.binding.values.lengths import hold
+from dpsql.binding.values.declared_values import hold
 from dpsql.binding.values.sql_types import BOOLEAN, Bounds, Typed
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.dialect import (

@@ -24,7 +24,7 @@ from dpsql.binding.public_statement import Env, inner_queries
 from dpsql.binding.relations.catalog import Binder, Catalog
 from dpsql.binding.relations.fan_out import choose_rows, floor_root, keep_first, max_unit_rows, replace_source
 from dpsql.binding.relations.relation import Field, From, Names, Relation, fold
-from dpsql.binding.values.lengths import length_of
+from dpsql.binding.values.declared_values import length_of
 from dpsql.binding.values.sql_types import BLOB, SMALL_INTEGERS, TEXT, make_call, make_cast
 from dpsql.catalogue.aggregate_names import MODES
 from dpsql.errors import PrivacyError

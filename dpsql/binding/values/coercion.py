@@ -20,8 +20,7 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from dpsql.binding.values.declared_values import EQUALITIES
-from dpsql.binding.values.lengths import length_of, mark_length
+from dpsql.binding.values.declared_values import EQUALITIES, length_of, mark_length
 from dpsql.binding.values.sql_types import (
     BLOB,
     BOOLEAN,

@@ -15,7 +15,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from dpsql.binding.values import documents, operators, temporal
+from dpsql.binding.values import operators, temporal
 from dpsql.binding.values.coercion import (
     CALLED,
     MAX_LITERAL_COUNT,
@@ -36,7 +36,7 @@ from dpsql.binding.values.coercion import (
     take_field,
     take_value,
 )
-from dpsql.binding.values.lengths import (
+from dpsql.binding.values.declared_values import (
     DEFAULT_MAX_LENGTH,
     count_kept,
     count_written,
@@ -108,7 +108,7 @@ def bind_element(node: exp.Bracket, bind: Bind) -> Typed:
     if inner.type.kind == "STRUCT" and isinstance(key, exp.Literal) and key.is_string:
         return take_field(inner, key.name, node)
     if inner.type.kind == "MAP" and key is not None:
-        return documents.take_entry(node, inner, _restore_key(key, node), bind)
+        return operators.take_entry(node, inner, _restore_key(key, node), bind)
     require_kind(inner, ("LIST",), "only lists and structs have elements")
     if key is None or not (isinstance(key, exp.Literal) or negative) or inner.type.element is None:
         raise privacy_error(node, "an element's place must be a literal.", "write list[1].")

@@ -394,7 +394,7 @@ class Typed:
     nullable: bool = True
     plain: Type | None = None
     length: int | None = None
-    """The greatest length that isn't replaced by NULL; see :mod:`dpsql.binding.values.lengths`."""
+    """The greatest length that isn't replaced by NULL; see :mod:`dpsql.binding.values.declared_values`."""
     unchecked: bool = False
     """Whether the engine's value may be longer; ``lengths.hold`` replaces it by NULL."""
     order: tuple[str, ...] | None = field(default=None, compare=False, repr=False)

@@ -23,7 +23,7 @@ from dpsql.binding.values.coercion import (
     refuse_rest,
     require_kind,
 )
-from dpsql.binding.values.lengths import count_written
+from dpsql.binding.values.declared_values import count_written
 from dpsql.binding.values.operators import combine_moments
 from dpsql.binding.values.sql_types import (
     BIGINT,

@@ -10,7 +10,7 @@ Patterns of LIKE, GLOB, SIMILAR TO and regular expressions are literals. The eng
 TRY, too, so each is read here first. Regular expressions are limited to the syntax that RE2 and this reader share. RE2
 takes time proportional to the text's length times the pattern's size; with replacement of all matches, it may read the
 rest of the text again after each. An engine may match the wildcards of LIKE by trying every position for each.
-:mod:`dpsql.binding.values.lengths` limits all this for one row.
+:mod:`dpsql.binding.values.declared_values` limits all this for one row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from dpsql.binding.values import documents, operators, row_functions, temporal
+from dpsql.binding.values import operators, row_functions, temporal
 from dpsql.binding.values.coercion import (
     COMPARED_KINDS,
     Bind,
@@ -43,8 +43,7 @@ from dpsql.binding.values.coercion import (
     take_presence,
     take_value,
 )
-from dpsql.binding.values.fixed_point import MOMENT_KINDS
-from dpsql.binding.values.lengths import (
+from dpsql.binding.values.declared_values import (
     count_kept,
     count_written,
     hold,
@@ -52,6 +51,7 @@ from dpsql.binding.values.lengths import (
     limit_steps,
     one_statement,
 )
+from dpsql.binding.values.fixed_point import MOMENT_KINDS
 from dpsql.binding.values.sql_types import (
     BIGINT,
     BOOLEAN,
@@ -717,7 +717,7 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (row_functions.bind_pad, "this expression fill_pattern is_left", (exp.Pad,)),
     (row_functions.bind_list_overlap, "this expression", (exp.ArrayOverlaps, exp.ArrayContainsAll)),
     (bind_cast, "this to safe", (exp.Cast, exp.TryCast)),
-    (documents.bind_json, "this expression only_json_types scalar_only", _JSON_PARTS),
+    (operators.bind_json, "this expression only_json_types scalar_only", _JSON_PARTS),
     (temporal.bind_extract, "this expression", (exp.Extract,)),
     (lambda node, bind: temporal.bind_epoch(node.this, bind), "this", (exp.TimeToUnix,)),
     (temporal.bind_truncation, "this unit input_type_preserved", (exp.TimestampTrunc, exp.DateTrunc)),

@@ -15,7 +15,7 @@ import pytest
 import sqlglot
 
 import dpsql
-from dpsql.binding.public.window_sums import find_uses
+from dpsql.binding.traced_columns import find_uses
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.marginals import calibrate_together, find_pair
 from dpsql.mechanisms.ordered_noise import (

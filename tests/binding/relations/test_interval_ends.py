@@ -13,7 +13,7 @@ import pytest
 from sqlglot import exp, parse_one
 
 import dpsql
-from dpsql.binding.public.interval_ends import ColumnEnds, find_ends, is_exact, widen_factor
+from dpsql.binding.interval_ends import ColumnEnds, find_ends, is_exact, widen_factor
 
 
 def tails(weights: list[float]) -> list[float]:

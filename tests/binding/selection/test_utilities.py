@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.binding.selection import utility
+from dpsql.binding.modes import utility
 from dpsql.lock.tree import Unproved
 from dpsql.mechanisms.base import Reader, ScoresClaim
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE

@@ -11,8 +11,8 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.binding.subsample import subsample_block
-from dpsql.binding.subsample import subsample_block as subsample
+from dpsql.binding.modes import subsample_block
+from dpsql.binding.modes import subsample_block as subsample
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.subsample.blocks import BlockQueries, BlockResults, LiftedBlocks
 from dpsql.noise.entropy import Entropy

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.binding.subsample import block_queries, subsample_block
+from dpsql.binding.modes import block_queries, subsample_block
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.base import Reader, add_salt, bind_parameters

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from dpsql.binding.values.exact_moments import write_exact_moments, write_layers
+from dpsql.binding.relations.exact_aggregates import write_exact_moments, write_layers
 from dpsql.binding.values.sql_types import BIGINT, DOUBLE, INTEGER, Bounds, Type, Typed
 from dpsql.language.dialect import expression_of
 from dpsql.mechanisms.queries import Select

@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from dpsql.binding.values.lengths import length_of
+from dpsql.binding.values.declared_values import length_of
 from dpsql.binding.values.total_expressions import make_total
 from dpsql.language.dialect import parse_tokens, to_sql
 from dpsql.language.tokens import tokenize

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from dpsql.binding.values.exact_moments import write_layers, write_own_grid_moments
+from dpsql.binding.relations.exact_aggregates import write_layers, write_own_grid_moments
 from dpsql.mechanisms.queries import Select
 
 ALL = (

@@ -13,12 +13,17 @@ interval's ends.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from fractions import Fraction
 
 from sqlglot import exp
 
 from dpsql.late_dataclass import dataclass
+
+ShownEnds = Mapping[str, tuple[str, str]]
+"""Columns of a relation with intervals, each with the columns of its lower and upper ends."""
+END_CALLS = {"INTERVAL_LOW": 0, "INTERVAL_HIGH": 1}
+"""The calls for an end of an interval."""
 
 _INTEGERS = frozenset(
     exp.DataType.Type[f"{sign}{name}"]
@@ -371,3 +376,17 @@ def find_bin_ends(node: exp.Bracket, width: float) -> ColumnEnds | None:
         exp.Paren(this=kind(this=held.copy(), expression=away.copy())) for kind in (exp.Sub, exp.Add)
     )
     return ColumnEnds(low, high, _STEP, whole=True)
+
+
+def write_json_report(name: str, confidence: float) -> exp.Expr:
+    """Return GoogleSQL's JSON report of a value and its interval."""
+    value, low, high = (exp.column(f"{name}{end}", quoted=True) for end in ("", "__low", "__high"))
+    level = exp.Literal.number(confidence)
+    interval = _struct(lower_bound=low, upper_bound=high, confidence_level=level)
+    result = _struct(value=value, noise_confidence_interval=interval)
+    return exp.Anonymous(this="to_json", expressions=[_struct(result=result)])
+
+
+def _struct(**fields: exp.Expr) -> exp.Expr:
+    pairs = (exp.PropertyEQ(this=exp.to_identifier(key), expression=value) for key, value in fields.items())
+    return exp.Struct(expressions=list(pairs))

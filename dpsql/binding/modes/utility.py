@@ -16,6 +16,18 @@ Two aggregates have no common rows if no row, for any candidate, satisfies both 
 ``x < c.v`` and ``x >= c.v`` (one public side), ``x < 3`` and ``x > 5`` (integers that are exact in any numeric type),
 ``g = 'a'`` and ``g = 'b'`` (texts, compared unchanged), and a condition and its negation. Other conditions are assumed
 to have common rows.
+
+A statistic has terms, each a public factor of the candidate times an exact aggregate. All candidates share one scan if
+an aggregate's condition or argument names the candidate's columns in one of these shapes:
+
+    equality      x = c.k                              group by x, look the candidate's key up
+    one-sided     x >= c.v   (or >, <, <=)             bins between thresholds; running sums
+    two-sided     x BETWEEN c.lo AND c.hi              the difference of two running sums
+    clipped sum   SUM(LEAST(x, c.b))                   the sum below b, plus b times the count above
+    several       x <= c.a AND y > c.b                 group by x and y, look candidates up among these
+
+each combined with any condition independent of the candidate. An independent aggregate is one number. Other shapes are a
+batched nested loop.
 """
 
 from __future__ import annotations
@@ -33,13 +45,21 @@ from sqlglot import exp
 
 from dpsql.binding.relations.fan_out import split_conjuncts
 from dpsql.binding.relations.relation import Field, Names, Relation, column
-from dpsql.binding.selection.candidates import compare_sides, flatten_conditions, names_candidate, shape_of
 from dpsql.binding.values import fixed_point as grids
 from dpsql.binding.values import total_expressions
 from dpsql.binding.values.sql_types import BIGINT, Bounds, Type, Typed
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME
 from dpsql.errors import PrivacyError, Span
-from dpsql.exact.candidate_statistics import CANDIDATE, ROWS, Bare, CandidateStatistic, Weight
+from dpsql.exact.candidate_statistics import (
+    CANDIDATE,
+    ROWS,
+    Bare,
+    CandidateStatistic,
+    Range,
+    Term,
+    TermShape,
+    Weight,
+)
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.language.options import Call, call_of, read_pair
 from dpsql.late_dataclass import dataclass
@@ -729,3 +749,90 @@ def _public(node: exp.Expr, names: RowNames) -> Typed:
         hint = "write a sum or a count of rows, times a number or a candidate's column."
         raise privacy_error(node, "a column of private rows must be inside an aggregate.", hint)
     return typed
+
+
+# -- the shapes of terms ------------------------------------------------------------------------------------------------
+
+_OPS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.GTE: ">=",
+    exp.GT: ">",
+    exp.LTE: "<=",
+    exp.LT: "<",
+}
+_FLIPPED = {"=": "=", "<>": "<>", ">=": "<=", ">": "<", "<=": ">=", "<": ">"}
+
+
+def names_candidate(node: exp.Expr) -> bool:
+    """Return whether an expression names a column of the candidate."""
+    return any(column.table == CANDIDATE for column in node.find_all(exp.Column))
+
+
+def only_candidate(node: exp.Expr) -> bool:
+    """Return whether an expression names only the candidate's columns."""
+    return all(column.table == CANDIDATE for column in node.find_all(exp.Column))
+
+
+def compare_sides(part: exp.Expr) -> tuple[exp.Expr, str, exp.Expr] | None:
+    """Return the private side of a comparison, its operator and the public side: the candidate's, or a literal."""
+    op = _OPS.get(type(part))
+    if op is None:
+        return None
+    left, right = part.this, part.expression
+    if not names_candidate(left) and only_candidate(right):
+        return left, op, right
+    return (right, _FLIPPED[op], left) if not names_candidate(right) and only_candidate(left) else None
+
+
+def flatten_conditions(conditions: Iterable[exp.Expr]) -> Iterable[exp.Expr]:
+    """Yield conditions without parentheses, and BETWEEN as two comparisons."""
+    for condition in conditions:
+        inner = condition.unnest()
+        if isinstance(inner, exp.Between):
+            yield exp.GTE(this=inner.this.copy(), expression=inner.args["low"].copy())
+            yield exp.LTE(this=inner.this.copy(), expression=inner.args["high"].copy())
+        else:
+            yield inner
+
+
+def shape_of(
+    weight: Weight,
+    amount: exp.Expr | None,
+    clip: exp.Expr | None,
+    bare: Bare | None,
+    condition: exp.Expr | None,
+    comparable: bool,
+) -> Term:
+    """Return the cheapest way to compute a term for all candidates.
+
+    Args:
+        amount: the grid integer that is added, without its clip; None counts rows.
+        comparable: whether thresholds may be looked up in the condition.
+    """
+    parts = split_conjuncts(condition)
+    flat = list(flatten_conditions(filter(names_candidate, parts)))
+    found = [compare_sides(part) if names_candidate(part) else None for part in flat]
+    ranges = tuple(Range(*sides) for sides in found if sides is not None and sides[1] != "<>")
+    ops = [r.op for r in ranges]
+    faces = len({r.value for r in ranges}) == 1 and {op[0] for op in ops} == {"<", ">"}
+    shape: TermShape = "nested loop"
+    if not (amount is not None and names_candidate(amount)) and len(ranges) == len(flat):
+        if not ranges:
+            shape = "constant" if clip is None else "clipped sum"
+        elif clip is None and ops == ["="]:
+            shape = "equality"
+        elif clip is None and comparable and "=" not in ops and len(ranges) == 1:
+            shape = "one-sided"
+        elif clip is None and comparable and len(ranges) == 2 and faces:
+            shape = "two-sided"
+        elif clip is None and comparable:
+            shape = "several ranges"
+    if shape in ("constant", "clipped sum", "nested loop"):
+        ranges = ()
+    nested = text = to_sql(amount) if amount is not None else "1"
+    if clip is not None:  # LEAST skips a NULL, and would return the clip
+        nested = f"CASE WHEN ({text}) IS NOT NULL THEN LEAST({text}, {to_sql(clip)}) END"
+    free = tuple(to_sql(part) for part in parts if not names_candidate(part))
+    whole = to_sql(condition) if condition is not None else None
+    return Term(weight, text, free, ranges, clip, bare, whole, nested, shape)

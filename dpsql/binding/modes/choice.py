@@ -1,8 +1,12 @@
-"""Binds ABOVE_THRESHOLD and EXPMECH, which choose among public candidates by one statistic each."""
+"""Binds ABOVE_THRESHOLD and EXPMECH, which choose among public candidates by one statistic each.
+
+A sweep computes equal scores outside SQL, from histograms of the private rows and the candidates. It is used only for
+types that numpy compares as the engine does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 
@@ -11,26 +15,45 @@ from sqlglot import exp
 from dpsql.binding import plan
 from dpsql.binding.dp.budget_split import deal, require_rows
 from dpsql.binding.dp.ordered_steps import refuse_unfit
-from dpsql.binding.public.kept_results import kept_cte_name
-from dpsql.binding.public_statement import Env, Released, install, make_unique, spell
+from dpsql.binding.modes.utility import RowNames, bind_statistic, bounded, level_of
+from dpsql.binding.public_statement import Env, Released, install, kept_cte_name, make_unique, spell
 from dpsql.binding.relations.catalog import Binder
 from dpsql.binding.relations.fan_out import max_fan_out, refuse_fan_out
 from dpsql.binding.relations.relation import Field, From, Relation, column, fold
 from dpsql.binding.relations.unit_rows import check_unit, describe_protection
-from dpsql.binding.selection.candidates import sweep_of
-from dpsql.binding.selection.utility import RowNames, bind_statistic, bounded, level_of
 from dpsql.binding.values import total_expressions
+from dpsql.binding.values.fixed_point import clamp_to_38_digits
+from dpsql.binding.values.sql_types import Type
 from dpsql.catalogue.aggregate_names import MECHANISMS
 from dpsql.catalogue.option_names import ARGUMENT_NAMES
 from dpsql.errors import BindError, PrivacyError, Span
 from dpsql.exact import candidate_statistics as candidates
+from dpsql.exact.candidate_statistics import (
+    CANDIDATE,
+    CandidateStatistic,
+    Range,
+    Term,
+    Weight,
+    write_candidates,
+    write_compared_column,
+    write_threshold_bins,
+)
 from dpsql.exact.exact_query import write_bounded_rows
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named, to_sql
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import Operator
-from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SENSITIVITY, CandidateScores
+from dpsql.mechanisms.fast.candidate_scores import (
+    CANDIDATE_BASE,
+    CANDIDATE_PLACE,
+    CANDIDATE_SENSITIVITY,
+    CandidateFactor,
+    CandidateScores,
+    ScoreTerm,
+)
+from dpsql.mechanisms.fast.column_counts import DECIMAL_DIGITS
+from dpsql.mechanisms.fast.thresholds import DOUBLE_DIGITS, HistogramQuery
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise, share_epsilon
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.privacy.filters import ACCOUNTANTS
@@ -421,3 +444,211 @@ def _holds_mechanism(node: exp.Expr) -> bool:
 
 def _one_of(node: exp.Expr, labels: list[str]) -> bool:
     return isinstance(node, exp.Column) and not node.table and fold(node.name) in map(fold, labels)
+
+
+# -- the sweep over candidates ------------------------------------------------------------------------------------------
+
+Types = Mapping[tuple[str, str], Type]
+"""Types of columns, by relation and name."""
+_INTEGERS = {"INTEGER", "NULL"}
+_NUMBERS = {"INTEGER", "DECIMAL", "DOUBLE", "NULL"}
+_UNLIKE = ("FLOAT", "UBIGINT", "HUGEINT", "UHUGEINT")
+"""Types without a 64-bit integer or double in Arrow."""
+_SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
+_NARROW_DIGITS = 9
+
+
+class _Shown(dict[str, str]):
+    """The candidates' columns that a sweep reads, SQL by name: each expression once."""
+
+    def own(self, name: str) -> str:
+        self.setdefault(name, to_sql(exp.column(name, table=CANDIDATE, quoted=True)))
+        return name
+
+    def column(self, node: exp.Expr | str) -> str:
+        """Return the name of an expression's column."""
+        bare = None if isinstance(node, str) else _bare(node)
+        if bare is not None and bare.table == CANDIDATE:
+            return self.own(bare.name)
+        sql = node if isinstance(node, str) else to_sql(node)
+        found = next((name for name, text in self.items() if text == sql), f"dpsql_{len(self)}")
+        self[found] = sql
+        return found
+
+
+def sweep_of(
+    rows: str,
+    source: str,
+    columns: Sequence[str],
+    statistic: CandidateStatistic,
+    types: Types,
+    per_unit: int,
+    extra: Mapping[str, str],
+    varying: bool,
+) -> CandidateScores | None:
+    """Return the sweep of a statistic in a one-pass shape; None for values that are no numbers or dates."""
+    histograms: dict[HistogramQuery, int] = {}
+    shown = _Shown()
+    for name in (*columns, CANDIDATE_PLACE):
+        shown.own(name)
+    swept = []
+    for term in statistic.terms:
+        counted = _counted(rows, term, types)
+        if counted is None:
+            return None
+        place = histograms.setdefault(counted, len(histograms))
+        publics = [_as_double(r.bound) if _meet_as_doubles(r, types) else r.bound for r in term.ranges]
+        bounds = tuple((r.op, shown.column(node)) for r, node in zip(term.ranges, publics, strict=True))
+        clip = shown.column(term.clip) if term.clip is not None else None
+        swept.append(ScoreTerm(place, _public(term.weight, shown, types), bounds, clip, term.weight.row))
+    more = dict(extra)
+    if statistic.constant != "0":
+        more[CANDIDATE_BASE] = f"CAST({statistic.constant} AS HUGEINT)"
+    bases = tuple(f"{CANDIDATE_BASE}_{i}" for i in range(len(statistic.bases)))
+    more |= {name: f"CAST({sql} AS HUGEINT)" for name, sql in zip(bases, statistic.bases, strict=True)}
+    multiples = tuple(_public(weight, shown, types) for weight in statistic.multiples)
+    base, form = CANDIDATE_BASE if CANDIDATE_BASE in more else None, statistic.form_of(per_unit)
+    query, terms = write_candidates(source, shown | more), tuple(swept)
+    return CandidateScores(query, tuple(histograms), terms, base, per_unit, varying, form, bases, multiples)
+
+
+def _public(weight: Weight, shown: _Shown, types: Types) -> CandidateFactor:
+    if weight.sql is None:
+        return CandidateFactor(weight.times)
+    kind = _type_of(weight.raw, types)
+    plain = kind is not None and kind.kind == "INTEGER" and kind.sql not in _UNLIKE
+    name = shown.column(weight.raw if plain else weight.sql)
+    return CandidateFactor(weight.times, name, weight.low, weight.high)
+
+
+def _counted(rows: str, term: Term, types: Types) -> HistogramQuery | None:
+    """Return the histogram of a term; None if it is not compared here."""
+    if term.shape in ("several ranges", "nested loop"):
+        return None
+    if term.shape == "constant":
+        return HistogramQuery(write_threshold_bins(rows, term))
+    if (bare := term.bare) is not None:
+        # DuckDB knows a tighter range for it than for the amount, which may be NULL
+        value = to_sql(bare.value)
+        query = write_threshold_bins(rows, term, f"GREATEST({value}, {bare.least})", value, summed=False)
+        narrow, places = (_narrow(bare.value, types), None) if bare.decimal is None else bare.decimal
+        return HistogramQuery(
+            query, write_compared_column(rows, term, to_sql(narrow)), least=bare.least, places=places
+        )
+    compared = _compared(term.ranges[0].x, [r.bound for r in term.ranges], types)
+    if compared is None:
+        return None
+    query = write_threshold_bins(rows, term, compared.whole, term.ranges[0].value)
+    found = HistogramQuery(query, digits=compared.digits, as_doubles=compared.as_doubles)
+    if term.amount != "1" or not compared.kind:
+        return found
+    column = write_compared_column(rows, term, compared.column or compared.whole)
+    places = compared.digits if compared.column is not None else None
+    return replace(found, column=column, doubles=compared.kind == "doubles", places=places)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A compared private side: ``whole`` is its SQL as an integer or a double, after scaling by ``digits`` places."""
+
+    whole: str
+    digits: int
+    kind: str
+    """Its certain column type: ``whole`` numbers or ``doubles``, otherwise empty."""
+    column: str | None = None
+    """A decimal column with equal integers, without multiplication."""
+    as_doubles: bool = False
+    """Whether these integers are compared with doubles."""
+
+
+def _compared(side: exp.Expr, publics: Sequence[exp.Expr], types: Types) -> _Compared | None:
+    """Return how a private side is compared; None unless it and the public sides are all numbers, or all dates."""
+    kinds = {kind for public in publics for kind in _kinds(public, types)}
+    x, mine, own = to_sql(side), _kinds(side, types), _type_of(side, types)
+    if mine == {"DATE"}:
+        return _Compared(x, 0, "whole" if own is not None else "") if kinds <= {"DATE"} else None
+    if not kinds <= _NUMBERS:
+        return None
+    if mine <= {"INTEGER", "DOUBLE", "NULL"}:
+        exact = mine <= _INTEGERS
+        kind = "" if own is None else "whole" if exact else "doubles"
+        x = clamp_to_38_digits(x) if exact and own is None and _is_wide(side) else x
+        return _Compared(x, 0, kind) if exact or own is not None or "DECIMAL" not in kinds else None
+    if own is None or own.kind != "DECIMAL":
+        return None
+    if "DOUBLE" in kinds:  # of several, all must be doubles: decimals are compared unchanged
+        doubles = all(_is_double(public, types) for public in publics)
+        if not doubles or sum(own.digits) > DOUBLE_DIGITS:
+            return _Compared(to_sql(_as_double(side)), 0, "doubles") if doubles else None
+    if sum(own.digits) > DECIMAL_DIGITS:
+        return None
+    narrow = "INTEGER" if sum(own.digits) <= _NARROW_DIGITS else "BIGINT"
+    places = own.digits[1]
+    column = f"CAST({x} AS DECIMAL({sum(own.digits)}, {places}))"  # its own type: no conversion
+    scaled = f"CAST({x} * {10**places} AS {narrow})"
+    return _Compared(scaled, places, "whole", column, "DOUBLE" in kinds)
+
+
+def _is_wide(node: exp.Expr) -> bool:
+    """Return whether an expression is computed in signed integers of 128 bits: the engine returns at most 38 digits."""
+    casts = [cast.to for cast in node.find_all(exp.Cast)]
+    wide = any(kind.is_type("int128") for kind in casts)
+    others = any(kind.is_type("double", "float", "decimal", "uint128") for kind in casts)
+    return wide and not others and node.find(exp.Div) is None
+
+
+def _meet_as_doubles(found: Range, types: Types) -> bool:
+    """Return whether the engine casts decimals to doubles to compare the two sides."""
+    own = _type_of(found.x, types)
+    return own is not None and (
+        (own.kind == "DOUBLE" and "DECIMAL" in _kinds(found.bound, types))
+        or (own.kind == "DECIMAL" and _is_double(found.bound, types))
+    )
+
+
+def _is_double(node: exp.Expr, types: Types) -> bool:
+    """Return whether a numeric expression is certainly a double: a column, or computed from one."""
+    inner = node.unnest()
+    if isinstance(inner, exp.Column):
+        kind = _type_of(inner, types)
+        return kind is not None and kind.kind == "DOUBLE" and kind.sql not in _UNLIKE
+    if isinstance(inner, exp.Neg):
+        return _is_double(inner.this, types)
+    if isinstance(inner, exp.Add | exp.Sub | exp.Mul):
+        return _is_double(inner.this, types) or _is_double(inner.expression, types)
+    return False
+
+
+def _as_double(node: exp.Expr) -> exp.Expr:
+    return exp.Cast(this=node.copy(), to=exp.DataType.build("DOUBLE", dialect="duckdb"))
+
+
+def _type_of(node: exp.Expr, types: Types) -> Type | None:
+    """Return the type of an expression that is only a column."""
+    bare = _bare(node)
+    return types.get((bare.table, bare.name)) if bare is not None else None
+
+
+def _kinds(node: exp.Expr, types: Types) -> set[str]:
+    """Return the numeric kinds in an expression; a literal with a point is a decimal."""
+    known = [types.get((c.table, c.name)) for c in node.find_all(exp.Column)]
+    kinds: set[str] = {"OTHER" if t is None or t.sql in _UNLIKE else t.kind for t in known}
+    for literal in node.find_all(exp.Literal):
+        if not literal.is_string and not literal.is_int:
+            kinds.add("DOUBLE" if "e" in literal.name.lower() else "DECIMAL")
+    return kinds
+
+
+def _narrow(node: exp.Expr, types: Types) -> exp.Expr:
+    """Return grid integers without a cast to more bits than they need."""
+    if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast) and node.to.is_type("bigint"):
+        inner: exp.Expr = node.this.unnest()
+        kind, small = _type_of(inner, types), isinstance(inner, exp.TryCast) and inner.to.is_type("int")
+        if small or (kind is not None and kind.sql in _SMALL):
+            return inner
+    return node
+
+
+def _bare(node: exp.Expr) -> exp.Column | None:
+    inner = node.unnest()
+    return inner if isinstance(inner, exp.Column) else None

@@ -15,41 +15,25 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.binding.public.interval_ends import (
+from dpsql.binding.interval_ends import (
+    END_CALLS,
     ColumnEnds,
     Known,
     Leaf,
+    ShownEnds,
     as_double,
     find_ends,
     is_exact,
     is_moment_end,
 )
-from dpsql.binding.public.traced_columns import PublicColumns
-from dpsql.binding.relations.own_names import MakeName
+from dpsql.binding.public_statement import MakeName
 from dpsql.binding.relations.relation import column, fold
+from dpsql.binding.traced_columns import PublicColumns
 from dpsql.language.dialect import bind_error
 from dpsql.late_dataclass import dataclass
 
-
-def write_json_report(name: str, confidence: float) -> exp.Expr:
-    """Return GoogleSQL's JSON report of a value and its interval."""
-    value, low, high = (column(f"{name}{end}") for end in ("", "__low", "__high"))
-    level = exp.Literal.number(confidence)
-    interval = _struct(lower_bound=low, upper_bound=high, confidence_level=level)
-    result = _struct(value=value, noise_confidence_interval=interval)
-    return exp.Anonymous(this="to_json", expressions=[_struct(result=result)])
-
-
-def _struct(**fields: exp.Expr) -> exp.Expr:
-    pairs = (exp.PropertyEQ(this=exp.to_identifier(key), expression=value) for key, value in fields.items())
-    return exp.Struct(expressions=list(pairs))
-
-
 IntervalEnds = tuple[str, exp.Expr, exp.Expr]
 """An output column, and its interval's ends."""
-
-ShownEnds = Mapping[str, tuple[str, str]]
-"""Columns of a relation with intervals, each with the columns of its lower and upper ends."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +93,6 @@ def propagate_union_intervals(tree: exp.Expr, shapes: Shapes) -> list[tuple[str,
     counts = Counter(map(fold, names))
     once = [name for name in names if name and counts[fold(name)] == 1]
     return [ends for name in once if (ends := carrier._exposed(tree, name)) is not None]
-
-
-END_CALLS = {"INTERVAL_LOW": 0, "INTERVAL_HIGH": 1}
-"""The calls for an end of an interval."""
 
 
 def replace_interval_calls(tree: exp.Expr, shapes: Shapes, spell: Callable[[exp.Expr], str]) -> None:

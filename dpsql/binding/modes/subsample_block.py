@@ -16,22 +16,21 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
 from dpsql.binding.dp.budget_split import deal, price_of
-from dpsql.binding.public_statement import Env, Released, install
-from dpsql.binding.relations.catalog import Binder
-from dpsql.binding.relations.relation import Field, From, Names, Relation, column, column_name
-from dpsql.binding.relations.unit_rows import check_unit, find_unit_holder, has_whole_unit
-from dpsql.binding.selection.declared import StableDeclaration
-from dpsql.binding.subsample.block_queries import (
+from dpsql.binding.modes.block_queries import (
     BLOCK,
     Lifter,
     PerBlockQuery,
     conditions_of,
     refuse_many_rows,
 )
+from dpsql.binding.modes.declared import StableDeclaration
+from dpsql.binding.public_statement import Env, Released, install
+from dpsql.binding.relations.catalog import Binder
+from dpsql.binding.relations.relation import Field, From, Names, Relation, column, column_name
+from dpsql.binding.relations.unit_rows import check_unit, find_unit_holder, has_whole_unit
 from dpsql.binding.values import total_expressions
 from dpsql.binding.values.coercion import refuse_moment
-from dpsql.binding.values.exits import come_back, find_exit_type, hold_to_38_digits, leave
-from dpsql.binding.values.fixed_point import unify_zeros
+from dpsql.binding.values.fixed_point import come_back, find_exit_type, hold_to_38_digits, leave, unify_zeros
 from dpsql.binding.values.sql_types import BIGINT, BOOLEAN, DOUBLE, TEXT, Type, Typed
 from dpsql.catalogue.option_names import NUMERIC_COMBINERS
 from dpsql.errors import BindError, Error, PolicyError, PrivacyError
