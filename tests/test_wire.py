@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import dpsql
 from dpsql import errors
 from dpsql.client import wire
-from dpsql.client.wire import CHUNK, Message, WireError, encode, pack_messages, unpack_messages
+from dpsql.client.wire import Message, WireError, decode, encode
 from dpsql.language.parameters import make_literal
 from dpsql.privacy.amounts import OwnRoom
 from dpsql.privacy.codec import write_record
@@ -30,7 +30,6 @@ from dpsql.privacy.events import KINDS, DiscreteLaplace, Event, PureDP, compose_
 from dpsql.privacy.records import BudgetState, Entry
 from dpsql.session.explanation import Errors, Explanation
 from dpsql.session.result import Result
-from tests.support.remote import read_results
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -53,12 +52,14 @@ def test_half_a_character_survives() -> None:
 
 @given(st.binary(max_size=300))
 @example(b"")
-@example(struct.pack(">I", 2**32 - 1) + b"{}")
-@example(struct.pack(">I", 4) + b"null")
-@example(struct.pack(">I", 9) + b'{"a":NaN}')
-@example(struct.pack(">I", 100_000) + b"[" * 100_000)
-@example(struct.pack(">I", 20_005) + b'{"a":' + b"[" * 20_000)
-@example(struct.pack(">I", 6006) + b'{"a":' + b"1" * 6000 + b"}")
+@example(struct.pack(">II", 2**32 - 1, 0) + b"{}")
+@example(struct.pack(">II", 2, 2**32 - 1) + b"{}")
+@example(struct.pack(">II", 2, 1) + b"{}xx")
+@example(struct.pack(">II", 4, 0) + b"null")
+@example(struct.pack(">II", 9, 0) + b'{"a":NaN}')
+@example(struct.pack(">II", 100_000, 0) + b"[" * 100_000)
+@example(struct.pack(">II", 20_005, 0) + b'{"a":' + b"[" * 20_000)
+@example(struct.pack(">II", 6006, 0) + b'{"a":' + b"1" * 6000 + b"}")
 def test_bytes_that_are_no_message(data: bytes) -> None:
     with pytest.raises(WireError):
         wire.decode(data)
@@ -68,7 +69,7 @@ def test_messages_are_bounded() -> None:
     with pytest.raises(WireError):
         wire.encode(Message({"text": "a" * wire.MAX_HEAD}))
     with pytest.raises(WireError):
-        wire.encode(Message({}, bytes(wire.MAX_MESSAGE)))
+        wire.encode(Message({}, bytes(wire.MAX_PAYLOAD + 1)))
     with pytest.raises(WireError):
         wire.encode(Message({"value": float("nan")}))
     with pytest.raises(WireError):
@@ -82,7 +83,7 @@ READERS = {
     "explanation": partial(wire.read_as, Explanation),
     "event": partial(wire.read_as, Event),
     "params": wire.read_params,
-    "result": lambda body: read_results([Message({"kind": "result", **body}, b"x")]),
+    "result": lambda body: wire.read_result(Message({"kind": "result", **body}, b"x")),
 }
 
 
@@ -289,58 +290,44 @@ RESULTS = [
 
 @pytest.mark.parametrize("result", RESULTS, ids=range(len(RESULTS)))
 def test_results_round_trip(result: Result) -> None:
-    messages = [wire.decode(wire.encode(m)) for m in wire.write_result(result, keep="out")]
-    assert all(len(m.payload) <= wire.CHUNK for m in messages)
-    (read,) = read_results(messages)
+    read = wire.read_result(decode(encode(wire.write_result(result, keep="out"))))
     assert same(read, result)
     assert read.expected_error == result.expected_error
     assert repr(read) == repr(result)
 
 
-def test_several_results_come_one_after_another() -> None:
-    messages = [m for result in RESULTS for m in wire.write_result(result)]
-    assert len(messages) > len(RESULTS)
-    assert all(same(a, b) for a, b in zip(read_results(messages), RESULTS, strict=True))
-
-
-def test_rows_that_are_missing_superfluous_or_too_many() -> None:
-    messages = list(wire.write_result(RESULTS[-1]))
-    assert len(messages) > 2
-    for wrong in (
-        messages[:-1],
-        messages[1:],
-        [*messages, messages[-1]],
-        messages + messages[1:],
-        messages[:1] * 2,
-    ):
+def test_messages_follow_one_another() -> None:
+    messages = [wire.write_result(result) for result in RESULTS]
+    data = b"".join(map(encode, messages))
+    assert wire.decode_all(data) == messages
+    for wrong in (data[:-1], data[1:], data + b"x"):
         with pytest.raises(WireError):
-            read_results(wrong)
-    reader = wire.ResultReader(limit=1000)
-    with pytest.raises(WireError):
-        reader.take(messages[0])
+            wire.decode_all(wrong)
+    with pytest.raises(WireError, match="length"):
+        decode(data)
 
 
 @given(st.sampled_from(range(len(RESULTS) - 1)), st.integers(0, 10_000), st.integers(0, 255))
 @settings(max_examples=300)
 def test_any_rows_with_a_wrong_byte(number: int, place: int, byte: int) -> None:
     """Nothing that is accepted points outside of itself: else this would crash."""
-    (message,) = wire.write_result(RESULTS[number])
+    message = wire.write_result(RESULTS[number])
     rows = bytearray(message.payload)
     rows[place % len(rows)] = byte
     with suppress(WireError):
-        (read,) = read_results([Message(message.head, bytes(rows))])
+        read = wire.read_result(Message(message.head, bytes(rows)))
         with suppress(Exception):
             read.fetchall()
 
 
 def test_heads_that_do_not_fit_the_rows() -> None:
-    (message,) = wire.write_result(RESULTS[3])
+    message = wire.write_result(RESULTS[3])
     for change in (
         {"rows": 3}, {"columns": ["ward"]}, {"columns": ["a", "b", "c", "d", "e"]}, {"intervals": []}, {"confidence": "1"},
-        {"intervals": ["ward", "n"]}, {"intervals": ["other"]}, {"notes": [1]}, {"event": {"kind": "no"}}, {"bytes": True},
+        {"intervals": ["ward", "n"]}, {"intervals": ["other"]}, {"notes": [1]}, {"event": {"kind": "no"}},
     ):  # fmt: skip
         with pytest.raises(WireError):
-            read_results([Message({**message.head, **change}, message.payload)])
+            wire.read_result(Message({**message.head, **change}, message.payload))
 
 
 # -- parameters
@@ -383,40 +370,3 @@ def test_nothing_is_unpickled() -> None:
     source = Path(wire.__file__).read_text()
     for word in ("import pickle", "marshal", "eval(", "exec(", "shelve"):
         assert word not in source
-
-
-def pack_again(*messages: Message) -> list[Message]:
-    batches = pack_messages([encode(message) for message in messages])
-    return [message for batch in batches for message in unpack_messages(batch)]
-
-
-@pytest.mark.parametrize("sizes", [[], [5], [5, 0, 7], [CHUNK], [CHUNK // 2] * 5, [2 * CHUNK, 1, CHUNK]])
-def test_messages_arrive_from_batches_as_they_were(sizes: list[int]) -> None:
-    messages = [Message({"kind": "rows", "number": i}, b"x" * size) for i, size in enumerate(sizes)]
-    assert pack_again(*messages) == messages
-
-
-def test_small_messages_travel_together() -> None:
-    many = [encode(Message({"kind": "rows"}, b"x" * 100))] * 50
-    assert len(list(pack_messages(many))) == 1
-    assert len(list(pack_messages([many[0] * 3000] * 4))) == 2, (
-        "and a batch is no longer than a message may be"
-    )
-
-
-@pytest.mark.parametrize(
-    ("sizes", "payload"),
-    [
-        (None, b""), ("5", b""), ([-1], b""), ([0], b""), ([True], b"x"), ([10**9], b"xxxx"), ([4], b"\0\0\0\0"), ([5], b"xxxx"),
-        ([6], b"\0\0\0\x02{}x"), ([1.0], b"x"), ([7], encode(Message({"kind": "batch", "sizes": []}))),
-    ],
-)  # fmt: skip
-def test_a_batch_that_is_none(sizes: Any, payload: bytes) -> None:
-    with pytest.raises(WireError):
-        list(unpack_messages(encode(Message({"kind": "batch", "sizes": sizes}, payload))))
-
-
-def test_a_batch_holds_no_batch() -> None:
-    inner = encode(Message({"kind": "batch", "sizes": []}))
-    with pytest.raises(WireError, match="within a batch"):
-        list(unpack_messages(encode(Message({"kind": "batch", "sizes": [len(inner)]}, inner))))

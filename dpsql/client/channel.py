@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from dpsql.client.wire import MAX_MESSAGE, Message, encode, unpack_messages, waiting_in_place
+from dpsql.client.wire import MAX_HEAD, MAX_PAYLOAD, Message, decode_all, encode, waiting_in_place
 from dpsql.errors import Error, ServerError
 from dpsql.late_dataclass import dataclass
 
@@ -192,7 +192,7 @@ class FlightChannel:
                 hint="is the server running, and may you enter its folder?",
             )
         options = [
-            ("grpc.max_receive_message_length", 2 * MAX_MESSAGE),
+            ("grpc.max_receive_message_length", MAX_PAYLOAD + MAX_HEAD),
             ("grpc.enable_retries", 0),  # a statement is sent once
         ]
         if not self.address.tls:
@@ -219,7 +219,7 @@ class FlightChannel:
         options = flight.FlightCallOptions(headers=headers, timeout=timeout)
         try:
             for reply in self._client.do_action(flight.Action(action, encode(message)), options):
-                yield from unpack_messages(reply.body)
+                yield from decode_all(reply.body)
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             raise self._explain(error) from None
 

@@ -23,13 +23,13 @@ from dpsql.client.wire import (
     PROTOCOL,
     Head,
     Message,
-    ResultReader,
     WireError,
     check_state,
     get_field,
     read_as,
     read_entry,
     read_error,
+    read_result,
     read_statement_description,
     read_tables,
     write_question,
@@ -57,29 +57,16 @@ OPEN_SECONDS = 120.0
 """Greatest wait for a session to open: the server may read the owner's files first."""
 INTERRUPT_SECONDS = 10.0
 """Greatest wait for a server to take a stop or the end of a session."""
-MAX_PAGES = 1000
-"""Greatest number of values in one reply."""
 _UNSURE = "SHOW LEDGER says whether the statement was charged."
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass
 class Reply:
-    """The reply to one message: results and values."""
+    """The reply to one message: results, or a value."""
 
     results: list[Result] = field(default_factory=list)
-    values: list[dict[str, object]] = field(default_factory=list)
-
-    @property
-    def value(self) -> dict[str, object]:
-        """The only value of the reply.
-
-        Raises:
-            WireError: there is none.
-        """
-        if not self.values:
-            raise WireError("the server's reply has no value.")
-        return self.values[0]
+    value: dict[str, object] = field(default_factory=dict)
 
 
 class Conversation:
@@ -115,22 +102,17 @@ class Conversation:
 
     def _exchange(self, operation: str, head: Head | None, timeout: float | None) -> Reply:
         """Send a message and read the reply in this thread, while the calling thread listens for stops."""
-        reply, reader = Reply(), ResultReader()
-        message = Message(dict(head or {}))
+        reply, message = Reply(), Message(dict(head or {}))
         try:
             with telling_stops(self._interrupt if self.handle else None, self._explain_leaving):
                 arriving = self._channel.call(f"dpsql.{operation}", message, self.handle, timeout)
                 for arrived in _read_to_end(arriving):
-                    self._take(arrived, reply, reader)
-            reply.results = reader.results()
+                    self._take(arrived, reply)
         except Error as error:
-            error.answered = error.answered or tuple(reader.finished)
+            error.answered = error.answered or tuple(reply.results)
             raise
         finally:
             self.stage = ""
-            for head, result in zip(reader.heads, reader.finished, strict=False):
-                if isinstance(head.get("handle"), int):
-                    self.given[head["handle"]] = result
         return reply
 
     def close(self) -> None:
@@ -141,17 +123,15 @@ class Conversation:
         finally:
             self._channel.close()
 
-    def _take(self, told: Message, reply: Reply, reader: ResultReader) -> None:
+    def _take(self, told: Message, reply: Reply) -> None:
         arrived = Message(_clean(told.head), told.payload)
         kind = arrived.head.get("kind")
-        if kind in ("result", "rows"):
-            reader.take(arrived)
+        if kind == "result":
+            reply.results.append(read_result(arrived))
+            if isinstance(arrived.head.get("handle"), int):
+                self.given[arrived.head["handle"]] = reply.results[-1]
         elif kind == "value":
-            if len(reply.values) >= MAX_PAGES:
-                raise WireError(
-                    "the server's reply is too long.", hint="ask for the last statements only: ledger(1000)."
-                )
-            reply.values.append(arrived.head)
+            reply.value = arrived.head
         elif kind == "stage":
             self.stage = get_field(arrived.head, "stage", str)[:40]
         elif kind == "error":
@@ -331,8 +311,8 @@ class RemoteSession(AnalystSession):
         return panel
 
     def ledger(self, last: int | None = None) -> list[Entry]:
-        pages = self._ask("ledger", {"last": last}).values
-        return [read_entry(entry) for page in pages for entry in get_field(page, "entries", list)]
+        entries = get_field(self._ask("ledger", {"last": last}).value, "value", list)
+        return [read_entry(entry) for entry in entries]
 
     def columns(self, table: str) -> Mapping[str, str]:
         return self._ask_value(dict[str, str], "columns", {"table": table})

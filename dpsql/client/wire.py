@@ -1,6 +1,8 @@
 """The messages between a client and an owner's server: a JSON head and opaque bytes.
 
-    u32, big-endian: length of the head | the head, a JSON object | the payload
+    u32, big-endian: length of the head | u32: length of the payload | the head, a JSON object | the payload
+
+A reply is one message after another. The front and its processes exchange them over sockets, too (:mod:`dpsql.server.frames`).
 
 Input from the other side is validated, never unpickled; malformed input raises :class:`WireError`. Values stay exact:
 fractions, decimals and dates are text, tables are Arrow streams. A parameter keeps its type and all digits, so that the other
@@ -8,8 +10,6 @@ side writes the same literal, or refuses a value that SQL can't represent.
 
 >>> decode(encode(Message({"kind": "end"}, b"rows")))
 Message(head={'kind': 'end'}, payload=b'rows')
-
-Several messages travel in one batch, since each message and each woken thread costs a good part of a statement's round trip.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import json
 import os
 import struct
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from fractions import Fraction
@@ -49,16 +49,14 @@ _T = TypeVar("_T")
 Head = Mapping[str, Any]
 """A JSON object, such as a message's head."""
 
-PROTOCOL = 3
+PROTOCOL = 4
 """The version of the messages."""
-MAX_HEAD = 8 << 20
+MAX_HEAD = 64 << 20
 """The most bytes of a message's head."""
-MAX_MESSAGE = 16 << 20
-"""The most bytes of a whole message."""
-CHUNK = 1 << 20
-"""The most bytes of result rows in one message."""
 MAX_RESULT = 256 << 20
 """The approximate limit on the bytes of a result's rows."""
+MAX_PAYLOAD = 2 * MAX_RESULT
+"""The most bytes of a message's payload."""
 
 MALFORMED = (
     ArithmeticError,
@@ -71,7 +69,8 @@ MALFORMED = (
     MemoryError,
 )
 """Python errors that mean only that the input is malformed."""
-_LENGTH = struct.Struct(">I")
+LENGTHS = struct.Struct(">II")
+"""The lengths of a message's head and payload."""
 
 
 class WireError(Error):
@@ -101,31 +100,59 @@ def make_value(payload: bytes = b"", /, **values: object) -> Message:
 
 def encode(message: Message) -> bytes:
     """Return a message's bytes; WireError if it is too long or its head is not JSON."""
+    head = encode_head(message.head)
+    if len(head) > MAX_HEAD or len(message.payload) > MAX_PAYLOAD:
+        raise WireError(
+            f"a message's head may have {MAX_HEAD:,} bytes, its payload {MAX_PAYLOAD:,}.",
+            hint="ask for less; of the ledger, for the last statements only: ledger(1000).",
+        )
+    return b"".join((LENGTHS.pack(len(head), len(message.payload)), head, message.payload))
+
+
+def encode_head(head: Head) -> bytes:
+    """Return a head's bytes; WireError if it is not JSON."""
     try:
-        head = json.dumps(message.head, separators=(",", ":"), allow_nan=False).encode()
+        return json.dumps(head, separators=(",", ":"), allow_nan=False).encode()
     except MALFORMED:
         raise WireError("a message holds a value that can't be sent.") from None
-    if len(head) > MAX_HEAD or len(head) + len(message.payload) > MAX_MESSAGE:
-        raise WireError(f"a message may have {MAX_MESSAGE:,} bytes, {MAX_HEAD:,} of them in its head.")
-    return b"".join((_LENGTH.pack(len(head)), head, message.payload))
 
 
 def decode(data: bytes | memoryview) -> Message:
-    """Parse a message's bytes; WireError if they are no message."""
-    view = memoryview(data)
-    if len(view) < _LENGTH.size or len(view) > _LENGTH.size + MAX_MESSAGE:
+    """Parse the bytes of one message; WireError if they are anything else."""
+    found = decode_all(data)
+    if len(found) != 1:
         raise WireError("a message of the wrong length arrived.")
-    (length,) = _LENGTH.unpack(view[: _LENGTH.size])
-    end = _LENGTH.size + length
-    if length > MAX_HEAD or end > len(view):
-        raise WireError("a message of the wrong length arrived.")
+    return found[0]
+
+
+def decode_all(data: bytes | memoryview) -> list[Message]:
+    """Parse the bytes of messages that follow one another; WireError if they are anything else.
+
+    >>> [message.head["kind"] for message in decode_all(encode(Message({"kind": "value"})) + encode(Message({"kind": "end"})))]
+    ['value', 'end']
+    """
+    view, found = memoryview(data), list[Message]()
+    while view:
+        if len(view) < LENGTHS.size:
+            raise WireError("a message of the wrong length arrived.")
+        length, size = LENGTHS.unpack(view[: LENGTHS.size])
+        if length > MAX_HEAD or size > MAX_PAYLOAD or LENGTHS.size + length + size > len(view):
+            raise WireError("a message of the wrong length arrived.")
+        head, view = view[LENGTHS.size : LENGTHS.size + length], view[LENGTHS.size + length :]
+        found.append(Message(decode_head(bytes(head)), bytes(view[:size])))
+        view = view[size:]
+    return found
+
+
+def decode_head(data: bytes) -> dict[str, Any]:
+    """Parse a head's bytes; WireError if they are no JSON object."""
     try:
-        head = json.loads(bytes(view[_LENGTH.size : end]), parse_constant=_refuse_constant)
+        head = json.loads(data, parse_constant=_refuse_constant)
     except MALFORMED:
         raise WireError("a message arrived whose head is no JSON.") from None
     if not isinstance(head, dict):
         raise WireError("a message arrived whose head is no JSON object.")
-    return Message(head, bytes(view[end:]))
+    return head
 
 
 def _refuse_constant(name: str) -> None:
@@ -240,8 +267,8 @@ def read_entry(body: object) -> Entry:
 # -- results ----------------------------------------------------------------------------------------------------------
 
 
-def write_result(result: Result, **more: object) -> Iterator[Message]:
-    """Yield a result's messages, with at most :data:`CHUNK` bytes of rows each; ``more`` extends the first head."""
+def write_result(result: Result, **more: object) -> Message:
+    """Return a result's message; ``more`` extends the head."""
     table, names = result.table, result.columns
     arrays = list(table.columns)
     for ends in result.ends.values():
@@ -250,10 +277,8 @@ def write_result(result: Result, **more: object) -> Iterator[Message]:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, plain.schema) as writer:
         writer.write_table(plain)
-    rows = memoryview(sink.getvalue())
     head = {
         "kind": "result",
-        "bytes": len(rows),
         "columns": names,
         "rows": len(result),
         "intervals": list(result.ends),
@@ -267,67 +292,19 @@ def write_result(result: Result, **more: object) -> Iterator[Message]:
         "expected_error": result.expected_error,
         **more,
     }
-    yield Message(head, bytes(rows[:CHUNK]))
-    for start in range(CHUNK, len(rows), CHUNK):
-        yield Message({"kind": "rows"}, bytes(rows[start : start + CHUNK]))
-
-
-class ResultReader:
-    """Collects the messages of results, which :func:`write_result` wrote, as they arrive."""
-
-    def __init__(self, limit: int = 2 * MAX_RESULT) -> None:
-        self._limit = limit
-        self._finished: list[Result] = []
-        self._heads: list[dict[str, object]] = []
-        self._parts: list[bytes] = []
-        self._missing = 0
-
-    def take(self, message: Message) -> None:
-        """Add a ``result`` or ``rows`` message; WireError if it is out of order or too long."""
-        head = message.head
-        begins = head.get("kind") == "result"
-        if not begins and head.get("kind") != "rows":
-            raise WireError("rows were expected, and something else arrived.")
-        if begins == bool(self._missing):
-            raise WireError("rows of a result are missing or superfluous.")
-        if begins:
-            self._missing = get_field(head, "bytes", int)
-            if not 0 < self._missing <= self._limit:
-                raise WireError(f"a result may have {self._limit:,} bytes.", hint="ask for fewer rows.")
-            self._heads.append(head)
-        self._missing -= len(message.payload)
-        if self._missing < 0 or not message.payload:
-            raise WireError("rows of a result are missing or superfluous.")
-        self._parts.append(message.payload)
-        if not self._missing:
-            self._finished.append(_read_result(head if begins else self._heads[-1], b"".join(self._parts)))
-            self._parts.clear()
-
-    @property
-    def finished(self) -> list[Result]:
-        """The results that have arrived completely."""
-        return self._finished
-
-    @property
-    def heads(self) -> list[dict[str, Any]]:
-        """The heads of the results, in order."""
-        return self._heads
-
-    def results(self) -> list[Result]:
-        """Return the results; WireError if rows of the last one are missing."""
-        if self._missing:
-            raise WireError("rows of a result are missing or superfluous.")
-        return self._finished
+    return Message(head, sink.getvalue().to_pybytes())
 
 
 def _read_errors(body: dict[str, object]) -> dict[str, float]:
     return {name: get_field(body, name, float) for name in body}
 
 
-def _read_result(head: dict[str, object], rows: bytes) -> Result:
+def read_result(message: Message) -> Result:
+    """Parse a result's message; WireError if malformed."""
+    head = message.head
     columns, measured = (_texts(head, name) for name in ("columns", "intervals"))
     try:
-        with pa.ipc.open_stream(rows) as stream:
+        with pa.ipc.open_stream(message.payload) as stream:
             table = stream.read_all()
         for column in table.columns:
             for array in column.chunks:
@@ -397,38 +374,7 @@ def _texts(head: Head, name: str) -> list[str]:
     return listed
 
 
-_BATCH = "batch"
 _CHOICE, _IN_PLACE = "GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener"
-
-
-def pack_messages(messages: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield batches of encoded messages, of about :data:`~dpsql.client.wire.CHUNK` bytes.
-
-    >>> [batch] = pack_messages([encode(Message({"kind": "value"})), encode(Message({"kind": "end"}))])
-    >>> [message.head["kind"] for message in unpack_messages(batch)]
-    ['value', 'end']
-    """
-    start = 0
-    while start < len(messages):
-        end, size = start + 1, len(messages[start])
-        while end < len(messages) and size + len(messages[end]) <= CHUNK:
-            size += len(messages[end])
-            end += 1
-        some, start = messages[start:end], end
-        sizes = [len(message) for message in some]
-        yield encode(Message({"kind": _BATCH, "sizes": sizes}, b"".join(some))) if len(some) > 1 else some[0]
-
-
-def unpack_messages(data: bytes | memoryview) -> Iterator[Message]:
-    """Yield the messages of a batch, or the single message; WireError if malformed, or for a batch within a batch."""
-    message = decode(data)
-    if message.head.get("kind") != _BATCH:
-        yield message
-        return
-    for packed in map(decode, cut_bytes(message.head.get("sizes"), message.payload)):
-        if packed.head.get("kind") == _BATCH:
-            raise WireError("a batch arrived within a batch.")
-        yield packed
 
 
 def cut_bytes(sizes: object, content: bytes) -> list[bytes]:

@@ -1,6 +1,4 @@
-"""Messages between the front and a worker, over a socket pair.
-
-    u64, big-endian: length of the rest | u32: length of the head | the head, a JSON object | the payload
+"""Messages between the front and a process of the server, over a socket pair; each has a kind.
 
 The front never unpickles a frame, and checks each before use, so that a worker under an attacker's control can only lie.
 """
@@ -11,19 +9,15 @@ import json
 import re
 import select
 import socket
-import struct
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
 
-from dpsql.client.wire import Message
+from dpsql.client.wire import LENGTHS, MAX_HEAD, Message, WireError, decode_head, encode_head
 
 MAX_FRAME = 1 << 30
 """Bytes of one frame."""
-_MAX_FRAME_HEAD = 64 << 20
 _READ = 1 << 16
-_LENGTHS = struct.Struct(">QI")
-_HEAD_LENGTH = 4
 
 
 class FrameError(Exception):
@@ -49,8 +43,8 @@ class Frames:
         Raises:
             FrameError: the other process has ended.
         """
-        written = json.dumps(head, separators=(",", ":")).encode()
-        start = _LENGTHS.pack(_HEAD_LENGTH + len(written) + len(payload), len(written)) + written
+        written = encode_head(head)
+        start = LENGTHS.pack(len(written), len(payload)) + written
         try:
             with self._sending:
                 self._unsent += start
@@ -74,21 +68,20 @@ class Frames:
         Raises:
             FrameError: the other process has ended, or broke the protocol. TimeoutError: no frame came in time.
         """
-        self._fill(_LENGTHS.size, timeout)
-        rest, length = _LENGTHS.unpack(self._buffer[: _LENGTHS.size])
-        if length > _MAX_FRAME_HEAD or rest > MAX_FRAME or rest < _HEAD_LENGTH + length:
+        self._fill(LENGTHS.size, timeout)
+        length, size = LENGTHS.unpack(self._buffer[: LENGTHS.size])
+        if length > MAX_HEAD or size > MAX_FRAME:
             raise FrameError("a frame of the wrong length")
-        end = _LENGTHS.size - _HEAD_LENGTH + rest
+        start, end = LENGTHS.size + length, LENGTHS.size + length + size
         self._fill(end, timeout)
         with memoryview(self._buffer) as view:
-            written = bytes(view[_LENGTHS.size : _LENGTHS.size + length])
-            payload = bytes(view[_LENGTHS.size + length : end])
+            written, payload = bytes(view[LENGTHS.size : start]), bytes(view[start:end])
         del self._buffer[:end]
         try:
-            head = json.loads(written)
-        except (ValueError, RecursionError):
-            raise FrameError("a frame without a head") from None
-        if not isinstance(head, dict) or not isinstance(head.get("kind"), str):
+            head = decode_head(written)
+        except WireError as error:
+            raise FrameError(str(error)) from None
+        if not isinstance(head.get("kind"), str):
             raise FrameError("a frame without a kind")
         return Message(head, payload)
 
@@ -124,8 +117,7 @@ class Frames:
         self._socket.close()
 
 
-# -- A worker's words on a budget that it does not know yet: a mark in its reply, which the front fills in.
-_LENGTH = struct.Struct(">I")
+# -- Placeholder in a worker's reply for the remaining budget; the front fills it in.
 _BRACKET = "\ue000"
 _MARK = re.compile(rb"\\ue000left:([0-9]{1,18})\\ue000")
 
@@ -151,14 +143,13 @@ def fill_left(reply: bytes, left: Mapping[int, str]) -> bytes:
     >>> decode(fill_left(reply, {7: "\N{GREEK SMALL LETTER EPSILON}=2 left"}))
     Message(head={'cost_line': 'cost 1, \N{GREEK SMALL LETTER EPSILON}=2 left'}, payload=b'rows')
     """
-    (length,) = _LENGTH.unpack(reply[: _LENGTH.size])
-    head = reply[_LENGTH.size : _LENGTH.size + length]
+    length, size = LENGTHS.unpack(reply[: LENGTHS.size])
+    start = LENGTHS.size + length
+    head = reply[LENGTHS.size : start]
 
     def write(found: re.Match[bytes]) -> bytes:
         sentence = left.get(int(found[1]))
         return found[0] if sentence is None else json.dumps(sentence)[1:-1].encode()
 
     filled = _MARK.sub(write, head)
-    if filled == head:
-        return reply
-    return _LENGTH.pack(len(filled)) + filled + reply[_LENGTH.size + length :]
+    return reply if filled == head else LENGTHS.pack(len(filled), size) + filled + reply[start:]

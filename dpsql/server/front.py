@@ -41,7 +41,6 @@ from dpsql.client.wire import (
     encode,
     get_field,
     make_value,
-    pack_messages,
     waiting_in_place,
     write_error,
 )
@@ -250,7 +249,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         replies = (
             self._pass_on(caller, context, operation, content)
             if perform is None
-            else pack_messages([*perform(self, caller, context, content)])
+            else [b"".join(perform(self, caller, context, content))]
         )
         for reply in replies:
             yield flight.Result(reply)

@@ -22,10 +22,10 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from dpsql.client.wire import (
-    CHUNK,
     MAX_RESULT,
     Head,
     Message,
@@ -44,8 +44,8 @@ from dpsql.client.wire import (
 )
 from dpsql.errors import BindError, Error, Interrupted, PostprocessingError
 from dpsql.language.statements import parse
-from dpsql.privacy.codec import write_as, write_record
-from dpsql.privacy.records import BudgetState
+from dpsql.privacy.codec import write_as
+from dpsql.privacy.records import BudgetState, Entry
 from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel, clip_text
 from dpsql.session.description import match_parameters
@@ -105,7 +105,7 @@ class ClientSession:
         body: bytes,
         touch: Callable[[], None] = lambda: None,
         report: Callable[[BaseException], None] = _ignore,
-    ) -> Iterator[Message]:
+    ) -> Iterator[bytes]:
         """Answer one message of the client. The last message is ``end`` or ``error``; no exception leaves.
 
         Args:
@@ -120,18 +120,16 @@ class ClientSession:
                 raise WireError(f"this server knows no operation {operation[:40]!r}.")
             steps = perform(self, decode(body).head)
             while (message := _step(steps, touch)) is not None:
-                if message.head["kind"] != "rows":
-                    encode(Message(message.head))  # a head that can't be encoded becomes an error here
-                yield message
-            yield Message({"kind": "end"})
+                yield encode(message)  # a head that can't be encoded becomes an error here
+            yield encode(Message({"kind": "end"}))
         except KeyboardInterrupt:
             late = Interrupted("stopped as it ended: its answers are stored, and asking again is free.")
-            yield write_error(late)
+            yield encode(write_error(late))
         except Error as error:
-            yield self._write_error(error)
+            yield encode(self._write_error(error))
         except Exception as error:
             report(error)
-            yield self._write_error(Error(_FAILED, hint=_FAILED_HINT))
+            yield encode(self._write_error(Error(_FAILED, hint=_FAILED_HINT)))
 
     def _write_error(self, error: Error) -> Message:
         message = write_error(error)
@@ -178,10 +176,9 @@ class ClientSession:
                 hint="ask for fewer rows or columns of it: the private part is stored, and free.",
             )
         more = {} if question is None else {"handle": self._remember(result, question, size), "keep": keep}
-        for message in write_result(result, **more):
-            if message.head["kind"] == "result":
-                message.head["notes"] += self._take_notes()
-            yield message
+        message = write_result(result, **more)
+        message.head["notes"] += self._take_notes()
+        yield message
 
     def _remember(self, result: Result, question: Question, size: int) -> int:
         """Return the handle of a result, and forget the oldest results above the limits."""
@@ -241,38 +238,10 @@ class ClientSession:
         found = self.session.table_schemas()
         yield make_value(tables=list(found), schemas=write_arrow_schemas(found.values()))
 
-    def _explain(self, head: Head) -> Iterator[Message]:
-        asked = _read_question(head)
-        found = self.session.explain(asked.text, asked.params, epsilon=asked.epsilon)
-        yield make_value(value=write_as(Explanation, found))
-
-    def _why(self, head: Head) -> Iterator[Message]:
-        yield make_value(value=write_as(Why, self.session.why()))
-
-    def _budget(self, head: Head) -> Iterator[Message]:
-        yield make_value(value=write_as(BudgetState, self.session.budget()))
-
-    def _budget_panel(self, head: Head) -> Iterator[Message]:
-        shown = self.session.budget_panel()
-        charges = (replace(charge, text=clip_text(charge.text, MAX_CHARGE_TEXT)) for charge in shown.charges)
-        yield make_value(value=write_as(BudgetPanel, replace(shown, charges=tuple(charges))))
-
-    def _columns(self, head: Head) -> Iterator[Message]:
-        yield make_value(value=dict(self.session.columns(get_field(head, "table", str))))
-
-    def _ledger(self, head: Head) -> Iterator[Message]:
-        """Yield the statements in messages of about :data:`~dpsql.client.wire.CHUNK` bytes."""
-        last = None if head.get("last") is None else get_field(head, "last", int)
-        page: list[dict[str, Any]] = []
-        size = 0
-        for entry in self.session.ledger(last):
-            body = write_record(entry)
-            page.append(body)
-            size += len(json.dumps(body))
-            if size > CHUNK:
-                yield make_value(entries=page)
-                page, size = [], 0
-        yield make_value(entries=page)
+    def _give_record(self, head: Head, operation: str) -> Iterator[Message]:
+        """Yield the record that a session's method of this name returns."""
+        kind, find = RECORDS[operation]
+        yield make_value(value=write_as(kind, find(self.session, head)))
 
     def _check_name(self, head: Head) -> Iterator[Message]:
         self.session.check_name(get_field(head, "name", str))
@@ -341,12 +310,34 @@ class ClientSession:
         return True
 
 
-_NAMES = (
-    "run plan postgres_run postgres_describe describe schemas explain why budget budget_panel columns ledger "
-    "check_name keep plot"
-)
+def _show_panel(session: Session, head: Head) -> BudgetPanel:
+    shown = session.budget_panel()
+    charges = (replace(charge, text=clip_text(charge.text, MAX_CHARGE_TEXT)) for charge in shown.charges)
+    return replace(shown, charges=tuple(charges))
+
+
+def _explain(session: Session, head: Head) -> Explanation:
+    asked = _read_question(head)
+    return session.explain(asked.text, asked.params, epsilon=asked.epsilon)
+
+
+def _list_ledger(session: Session, head: Head) -> list[Entry]:
+    return session.ledger(None if head.get("last") is None else get_field(head, "last", int))
+
+
+RECORDS: dict[str, tuple[object, Callable[[Session, Head], object]]] = {
+    "explain": (Explanation, _explain),
+    "why": (Why, lambda session, head: session.why()),
+    "budget": (BudgetState, lambda session, head: session.budget()),
+    "budget_panel": (BudgetPanel, _show_panel),
+    "columns": (dict[str, str], lambda session, head: session.columns(get_field(head, "table", str))),
+    "ledger": (tuple[Entry, ...], _list_ledger),
+}
+"""The operations that return a record: its type, and the session's method."""
+_NAMES = "run plan postgres_run postgres_describe describe schemas check_name keep plot"
 OPERATIONS: dict[str, Callable[[ClientSession, Head], Iterator[Message]]] = {
-    name: vars(ClientSession)[f"_{name}"] for name in _NAMES.split()
+    **{name: vars(ClientSession)[f"_{name}"] for name in _NAMES.split()},
+    **{name: partial(ClientSession._give_record, operation=name) for name in RECORDS},
 }
 """The operations by their names."""
 

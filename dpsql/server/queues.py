@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from dpsql.client.wire import Message, encode, pack_messages, read_error, unpack_messages, write_error
+from dpsql.client.wire import Message, decode_all, encode, read_error, write_error
 from dpsql.errors import Error, Interrupted
 from dpsql.late_dataclass import dataclass
 from dpsql.ledger.store import ReplacedLedgerError
@@ -278,16 +278,16 @@ class AnalystQueue:
             self._ask_right(record.token, False)  # it may have lapsed while the call waited
             call.ask_right = lambda: self._ask_to_pay(call, record)
             if call.stopped:
-                replies = [encode(write_error(Interrupted(STOPPED_FREE)))]
+                reply = encode(write_error(Interrupted(STOPPED_FREE)))
             else:
                 yield from self._work(call, record, body)
-                replies = list(pack_messages(call.replies))  # no work remains at the public time
+                reply = b"".join(call.replies)  # no work remains at the public time
                 call.wait_for_reply()
             record.used = time.monotonic()
         self._ask_right(record.token, True)
         if record.ended:
             raise Refused("this session has ended; connect again.")
-        yield from replies
+        yield reply
 
     def answer_and_log(self, call: AnalystCall, record: SessionRecord, body: bytes) -> Iterator[bytes]:
         """Answer a request as :meth:`answer` does, and log its outcome, alike for every protocol.
@@ -315,7 +315,7 @@ class AnalystQueue:
             Refused: the request is rejected. Error: the reply is an error of ours.
         """
         for reply in self.answer_and_log(call, record, body):
-            for message in unpack_messages(reply):
+            for message in decode_all(reply):
                 if message.head.get("kind") == "error":
                     raise read_error(message)
                 yield message

@@ -474,8 +474,8 @@ class AnalystWorker:
         else:
             session = self._find_session(name, str(frame.head["analyst"]))
             operation = str(frame.head["operation"])
-            for message in session.answer(operation, body, self._tell_touch, self._tell_failure):
-                self._frames.send({"kind": "reply"}, encode(message), later=True)
+            for reply in session.answer(operation, body, self._tell_touch, self._tell_failure):
+                self._frames.send({"kind": "reply"}, reply, later=True)
             self._send_journal(name, session)
 
     def _refuse_large(self, body: bytes) -> Message | None:

@@ -228,7 +228,7 @@ class Servant(flight.FlightServerBase):
         raise ValueError("/secret/path 42")
 
     def ledger(self) -> Iterator[Any]:
-        yield flight.Result(bytes(3 * wire.MAX_MESSAGE))
+        yield flight.Result(bytes(1 << 20))
 
     def check_name(self) -> Iterator[Any]:
         yield flight.Result(b"no message")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from dpsql.client.wire import Message, ResultReader, encode
+from dpsql.client.wire import Message, encode, read_result
 from dpsql.errors import Error
 from dpsql.ledger.ledger import Ledger
 from dpsql.server.event_log import EventLog
@@ -41,15 +41,14 @@ class Lines(socketserver.StreamRequestHandler):
             self.wfile.write(f"{refusal}\n\n".encode())
 
     def answer(self, right: Right, record: SessionRecord, text: str) -> str:
-        body, reader = encode(Message({"text": text})), ResultReader()
+        body = encode(Message({"text": text}))
         right.take(len(body))
         try:
-            for message in right.queue.ask(right.queue.make_call("run", record.handle), record, body):
-                if message.head["kind"] in ("result", "rows"):
-                    reader.take(message)
+            found = list(right.queue.ask(right.queue.make_call("run", record.handle), record, body))
         except Error as error:
             return "\n".join(error.lines())
-        return "\n".join("\t".join(map(str, row)) for result in reader.results() for row in result.fetchall())
+        results = [read_result(message) for message in found if message.head["kind"] == "result"]
+        return "\n".join("\t".join(map(str, row)) for result in results for row in result.fetchall())
 
 
 class LineServer(socketserver.ThreadingTCPServer):

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dpsql.client.wire import Message, unpack_messages
+from dpsql.client.wire import Message, decode_all
 from dpsql.server import calls, queues
 from dpsql.server.calls import AnswerTimes
 from dpsql.server.frames import mark_left
@@ -140,9 +140,9 @@ def test_a_slow_answer_without_a_grid_is_told_that_it_reads(make: Make) -> None:
     told = threading.Event()
     made = make(lambda side, frame: answer(side, until=told), NO_GRID)
     replies = made.queue.answer(made.queue.make_call("run", made.session.handle), made.session, b"")
-    (stage,) = unpack_messages(next(replies))
+    (stage,) = decode_all(next(replies))
     told.set()
-    assert [m.head["kind"] for m in (stage, *(m for reply in replies for m in unpack_messages(reply)))] == [
+    assert [m.head["kind"] for m in (stage, *(m for reply in replies for m in decode_all(reply)))] == [
         "stage",
         "end",
     ]

@@ -300,7 +300,7 @@ def test_another_user_can_ask_and_can_not_open(for_others: Path) -> None:
             import os, json, pathlib
             import pyarrow.flight as flight
             from dpsql.client.wire import PROTOCOL, Message, encode
-            from dpsql.client.wire import unpack_messages
+            from dpsql.client.wire import decode_all
             os.setgroups([]); os.setgid({nobody.pw_gid}); os.setuid({nobody.pw_uid})
             opened = []
             places = list(pathlib.Path({str(for_others)!r}).iterdir())
@@ -316,7 +316,7 @@ def test_another_user_can_ask_and_can_not_open(for_others: Path) -> None:
                 headers = [(b"authorization", b"Bearer {token}"), (b"dpsql-session", session.encode())]
                 options = flight.FlightCallOptions(headers=headers)
                 results = client.do_action(flight.Action(kind, encode(Message(head))), options)
-                return [message.head for result in results for message in unpack_messages(result.body.to_pybytes())]
+                return [message.head for result in results for message in decode_all(result.body.to_pybytes())]
             session = ask("dpsql.open", {{"protocol": PROTOCOL}})[0]["session"]
             told = [head["kind"] for head in ask("dpsql.run", {{"text": "SELECT COUNT(*) AS n FROM visits"}}, session)]
             print(json.dumps([len(places), sorted(opened), told]))

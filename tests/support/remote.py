@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow.flight as flight
 
 from dpsql.client.session import RemoteSession
-from dpsql.client.wire import READING, Message, ResultReader, decode, encode
+from dpsql.client.wire import READING, Message, decode, encode
 from dpsql.policy.model import Policy
 from dpsql.server.operations import ClientSession
-from dpsql.session.result import Result
 from dpsql.session.session import Session
 
 
@@ -20,14 +19,6 @@ def without_sources(policy: Policy) -> str:
     """Return the policy's text as a server tells it."""
     lines = policy.dumps().splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("source"))
-
-
-def read_results(messages: Iterable[Message]) -> list[Result]:
-    """Return the results of messages that must hold nothing else."""
-    reader = ResultReader()
-    for message in messages:
-        reader.take(message)
-    return reader.results()
 
 
 class NearChannel:
@@ -72,7 +63,7 @@ class NearChannel:
         for reply in self.near.answer(operation, body, lambda: stages.append(READING), self.failures.append):
             yield from stages
             stages.clear()
-            yield reply
+            yield decode(reply)
 
     def close(self) -> None:
         self.closed = True

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dpsql.client.wire import Message, encode, unpack_messages
+from dpsql.client.wire import Message, decode_all, encode
 from dpsql.ledger.ledger import Ledger
 from dpsql.policy.model import Policy
 from dpsql.server.calls import AnswerClock, AnswerTimes
@@ -199,7 +199,7 @@ class ScriptedQueue:
         begun = time.monotonic()
         call = self.queue.make_call(operation, self.session.handle)
         replies = self.queue.answer(call, self.session, b"body")
-        told = [message for reply in replies for message in unpack_messages(reply)]
+        told = [message for reply in replies for message in decode_all(reply)]
         self.took = time.monotonic() - begun
         return told
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow.flight as flight
 
-from dpsql.client.wire import PROTOCOL, Message, ResultReader, encode, read_error, unpack_messages
+from dpsql.client.wire import PROTOCOL, Message, decode_all, encode, read_error, read_result
 from dpsql.server.tokens import TokenFile
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -234,11 +234,8 @@ class Reply:
 
     @property
     def results(self) -> list[Any]:
-        reader = ResultReader()
-        for message in self.raise_error().messages:
-            if message.head["kind"] in ("result", "rows"):
-                reader.take(message)
-        return reader.results()
+        found = self.raise_error().messages
+        return [read_result(message) for message in found if message.head["kind"] == "result"]
 
     def text(self) -> str:
         """All of it, as text."""
@@ -262,7 +259,7 @@ class BareClient:
             headers.append((b"dpsql-session", self.session.encode()))
         action = flight.Action(f"dpsql.{operation}", encode(Message(dict(head), payload)))
         for result in self.flight.do_action(action, flight.FlightCallOptions(headers=headers)):
-            yield from unpack_messages(result.body.to_pybytes())
+            yield from decode_all(result.body.to_pybytes())
 
     def act(self, operation: str, head: Mapping[str, Any], payload: bytes = b"") -> Reply:
         """Ask, and return the whole reply."""

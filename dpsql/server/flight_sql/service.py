@@ -27,10 +27,10 @@ from dpsql.client.wire import (
     MALFORMED,
     Head,
     Message,
-    ResultReader,
     WireError,
     encode,
     get_field,
+    read_result,
     read_statement_description,
     read_tables,
     write_params,
@@ -602,12 +602,9 @@ class FlightSqlService:
 
     def _run(self, caller: Right, context: object, held: StatementHandle) -> Result:
         """Answer a statement; of several, the last one's result is given."""
-        reader = ResultReader()
-        for message in self._ask(caller, context, "run", {"text": held.text, "bound": held.bound}, held.mark):
-            if message.head["kind"] in ("result", "rows"):
-                reader.take(message)
-        results = reader.results()
-        return results[-1] if results else Result(pa.table({}))
+        found = self._ask(caller, context, "run", {"text": held.text, "bound": held.bound}, held.mark)
+        results = [message for message in found if message.head["kind"] == "result"]
+        return read_result(results[-1]) if results else Result(pa.table({}))
 
     def _ask_value(self, caller: Right, context: object, operation: str, head: Head) -> Message:
         messages = self._ask(caller, context, operation, head)

@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsql.client.wire import CHUNK, Head, Message, WireError, get_field, make_value
+from dpsql.client.wire import Head, Message, WireError, get_field, make_value
 from dpsql.errors import BindError, Error, ParseError, PrivacyError
 from dpsql.language.parameter_values import StandIn
 from dpsql.language.parameters import list_parameter_names
@@ -61,6 +61,8 @@ from dpsql.session.interface import Question, may_keep
 from dpsql.session.result import Result
 from dpsql.session.session import Session
 
+PAGE_BYTES = 1 << 20
+"""The approximate size of a message with rows."""
 MAX_NUMBERED = 1000
 MAX_CURSORS = 16
 """Most cursors of a session."""
@@ -510,7 +512,7 @@ def _spread(formats: Sequence[int], count: int) -> list[int]:
 def _write_rows(
     result: Result, asked: _Asked, found: Sequence[ResultField] | None = None
 ) -> Iterator[Message]:
-    """Yield the messages of a result's columns and rows, of some :data:`~dpsql.client.wire.CHUNK` bytes."""
+    """Yield the messages of a result's columns and rows, of some :data:`PAGE_BYTES`."""
     fields = asked.fields if asked.fields is not None else found or _find_fields(result)
     if len(fields) != len(result.columns):
         raise BindError("the statement's columns are others than they were.", hint="prepare it again.")
@@ -534,7 +536,7 @@ def _send_pages(part: str, pieces: Iterable[bytes]) -> Iterator[Message]:
     page = bytearray()
     for piece in pieces:
         page += piece
-        if len(page) > CHUNK:
+        if len(page) > PAGE_BYTES:
             yield make_value(bytes(page), part=part)
             page.clear()
     if page:
