@@ -45,7 +45,7 @@ HOMES = {
     "sqlalchemy": ("dpsql.dbapi.sqlalchemy_dialect",),
     "fastexcel": ("dpsql.engine.text_sources",),
     "cryptography": ("dpsql.server.connections",),
-    "prometheus_client": ("dpsql.server.metrics",),
+    "prometheus_client": ("dpsql.server.console.metrics",),
     "mbi": ("dpsql.mechanisms.synthetic.models",),
     "jax": ("dpsql.mechanisms.synthetic.models",),
 }

@@ -21,7 +21,7 @@ EPOCH = 1_700_000_000
 EXTENSION = r"dpsql-[^/]+\.data/data/share/jupyter/labextensions/dpsql-labextension/(static/)?[^/]+\.js(on)?"
 ALLOWED = re.compile(
     rf"dpsql/([a-z_0-9]+/)*[a-z_0-9]+\.py|dpsql/py\.typed|dpsql/demo/[a-z]+\.(parquet|toml)|dpsql/demo/PROVENANCE\.md"
-    rf"|dpsql/report/templates/\w+\.(html|css|js|svg)|dpsql/server/postgres/catalog\.txt|{EXTENSION}"
+    rf"|dpsql/report/templates/\w+\.(html|css|js|svg)|dpsql/server/postgres/pg_catalog\.txt|{EXTENSION}"
     rf"|dpsql-[^/]+\.dist-info/(licenses/LICENSE|METADATA|WHEEL|RECORD|entry_points\.txt|top_level\.txt)"
 )
 
@@ -78,7 +78,7 @@ def test_the_package_and_nothing_else(wheels: list[Path]) -> None:
         "demo/visits.parquet",
         "templates/page.html",
         "static/style.js",
-        "postgres/catalog.txt",
+        "postgres/pg_catalog.txt",
         "py.typed",
     ):
         assert any(name.endswith(word) for name in names), word

@@ -83,7 +83,7 @@ READERS = {
     "explanation": partial(wire.read_as, Explanation),
     "event": partial(wire.read_as, Event),
     "params": wire.read_params,
-    "result": lambda body: wire.read_result(Message({"kind": "result", **body}, b"x")),
+    "result": lambda body: wire.parse_result(Message({"kind": "result", **body}, b"x")),
 }
 
 
@@ -290,7 +290,7 @@ RESULTS = [
 
 @pytest.mark.parametrize("result", RESULTS, ids=range(len(RESULTS)))
 def test_results_round_trip(result: Result) -> None:
-    read = wire.read_result(decode(encode(wire.write_result(result, keep="out"))))
+    read = wire.parse_result(decode(encode(wire.write_result(result, keep="out"))))
     assert same(read, result)
     assert read.expected_error == result.expected_error
     assert repr(read) == repr(result)
@@ -315,7 +315,7 @@ def test_any_rows_with_a_wrong_byte(number: int, place: int, byte: int) -> None:
     rows = bytearray(message.payload)
     rows[place % len(rows)] = byte
     with suppress(WireError):
-        read = wire.read_result(Message(message.head, bytes(rows)))
+        read = wire.parse_result(Message(message.head, bytes(rows)))
         with suppress(Exception):
             read.fetchall()
 
@@ -327,7 +327,7 @@ def test_heads_that_do_not_fit_the_rows() -> None:
         {"intervals": ["ward", "n"]}, {"intervals": ["other"]}, {"notes": [1]}, {"event": {"kind": "no"}},
     ):  # fmt: skip
         with pytest.raises(WireError):
-            wire.read_result(Message({**message.head, **change}, message.payload))
+            wire.parse_result(Message({**message.head, **change}, message.payload))
 
 
 # -- parameters

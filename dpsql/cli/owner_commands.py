@@ -29,7 +29,7 @@ from dpsql.privacy.filters import ACCOUNTANTS
 if TYPE_CHECKING:
     from dpsql.cli.ask_commands import Commands
     from dpsql.policy.model import Policy
-    from dpsql.server.tokens import TokenFile
+    from dpsql.server.analyst_tokens import TokenFile
 
 
 def _add_output(
@@ -591,7 +591,7 @@ def _open(given: argparse.Namespace) -> tuple[Policy, TokenFile]:
 
 
 def _open_tokens(given: argparse.Namespace) -> TokenFile:
-    from dpsql.server.tokens import TokenFile
+    from dpsql.server.analyst_tokens import TokenFile
 
     require_policy(given, "analyst list")
     return TokenFile(given.policy)

@@ -17,7 +17,7 @@ from dpsql.client.channel import (
 from dpsql.errors import PolicyError, ServerError
 
 if TYPE_CHECKING:
-    from dpsql.client.session import RemoteSession
+    from dpsql.client.remote_session import RemoteSession
     from dpsql.policy.model import Policy
     from dpsql.session.session import Session
 
@@ -132,7 +132,7 @@ def connect_server(
     Raises:
         ServerError: there is no such server, it refuses the token or the certificate, or there is neither.
     """
-    from dpsql.client.session import RemoteSession
+    from dpsql.client.remote_session import RemoteSession
 
     address, found = parse_address(url), find_token(token, token_file)
     if tls_client_cert is None and tls_client_key is not None:

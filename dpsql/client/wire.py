@@ -299,7 +299,7 @@ def _read_errors(body: dict[str, object]) -> dict[str, float]:
     return {name: get_field(body, name, float) for name in body}
 
 
-def read_result(message: Message) -> Result:
+def parse_result(message: Message) -> Result:
     """Parse a result's message; WireError if malformed."""
     head = message.head
     columns, measured = (_texts(head, name) for name in ("columns", "intervals"))

@@ -134,7 +134,7 @@ def prepare_served_demo(folder: Path) -> tuple[Path, str]:
     """
     from dpsql.ledger.state_files import make_private_directory, write_private
     from dpsql.policy.model import Policy
-    from dpsql.server.tokens import TokenFile
+    from dpsql.server.analyst_tokens import TokenFile
 
     make_private_directory(folder)
     text = POLICY.read_text(encoding="utf-8")

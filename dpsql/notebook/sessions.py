@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from dpsql import __version__
-from dpsql.client.session import RemoteSession
+from dpsql.client.remote_session import RemoteSession
 from dpsql.errors import BindError, Error, PolicyError, did_you_mean
 from dpsql.language.parameter_values import Params
 from dpsql.late_dataclass import dataclass

@@ -56,7 +56,7 @@ from dpsql.session.result import Result
 from dpsql.session.session import Session
 
 if TYPE_CHECKING:
-    from dpsql.server.postgres.answers import PostgresSession
+    from dpsql.server.postgres.worker_side import PostgresSession
 
 MAX_PARAMETER = 1 << 20
 """Most characters of a text parameter."""
@@ -217,7 +217,7 @@ class ClientSession:
     def _find_postgres(self, head: Head) -> PostgresSession:
         """Return the state of a PostgreSQL client; it begins with the parameters that the client connected with."""
         if self._postgres is None:
-            from dpsql.server.postgres.answers import PostgresSession  # few sessions need it
+            from dpsql.server.postgres.worker_side import PostgresSession  # few sessions need it
 
             startup, database = (
                 get_field(head, "startup", dict, {}),
@@ -240,7 +240,7 @@ class ClientSession:
 
     def _give_record(self, head: Head, operation: str) -> Iterator[Message]:
         """Yield the record that a session's method of this name returns."""
-        kind, find = RECORDS[operation]
+        kind, find = _RECORDS[operation]
         yield make_value(value=write_as(kind, find(self.session, head)))
 
     def _check_name(self, head: Head) -> Iterator[Message]:
@@ -325,7 +325,7 @@ def _list_ledger(session: Session, head: Head) -> list[Entry]:
     return session.ledger(None if head.get("last") is None else get_field(head, "last", int))
 
 
-RECORDS: dict[str, tuple[object, Callable[[Session, Head], object]]] = {
+_RECORDS: dict[str, tuple[object, Callable[[Session, Head], object]]] = {
     "explain": (Explanation, _explain),
     "why": (Why, lambda session, head: session.why()),
     "budget": (BudgetState, lambda session, head: session.budget()),
@@ -337,7 +337,7 @@ RECORDS: dict[str, tuple[object, Callable[[Session, Head], object]]] = {
 _NAMES = "run plan postgres_run postgres_describe describe schemas check_name keep plot"
 OPERATIONS: dict[str, Callable[[ClientSession, Head], Iterator[Message]]] = {
     **{name: vars(ClientSession)[f"_{name}"] for name in _NAMES.split()},
-    **{name: partial(ClientSession._give_record, operation=name) for name in RECORDS},
+    **{name: partial(ClientSession._give_record, operation=name) for name in _RECORDS},
 }
 """The operations by their names."""
 

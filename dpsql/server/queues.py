@@ -30,8 +30,8 @@ from dpsql.server.rights import MAX_WAITING, Refused, RequestLimits, RequestRate
 if TYPE_CHECKING:
     from dpsql.ledger.ledger import Ledger
     from dpsql.policy.model import Policy
+    from dpsql.server.analyst_tokens import TokenReader
     from dpsql.server.event_log import EventLog
-    from dpsql.server.tokens import TokenReader
     from dpsql.server.worker_process import WorkerPool, WorkerProcess
 
 MAX_FAILURES, MAX_OVERRUNS = 3, 20

@@ -22,7 +22,7 @@ from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import ServerRules
 
 if TYPE_CHECKING:
-    from dpsql.server.tokens import Identity
+    from dpsql.server.analyst_tokens import Identity
 
 FAILED = "the server could not do this, and withholds the reason."
 ANOTHERS_TOKEN = "the token and the certificate belong to different analysts."

@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING, TextIO
 from dpsql.errors import ServerError
 from dpsql.server.connections import Tls, TlsFiles, read_place
 from dpsql.server.event_log import AlertProgram, EventLog, name_place
-from dpsql.server.front import FlightListener, withhold_tracebacks
+from dpsql.server.flight.front import FlightListener, withhold_tracebacks
 from dpsql.server.isolation import MemoryGroups, list_unconfined, protect_memory
 from dpsql.server.postgres.connection import PostgresListener, listen_postgres, read_postgres_place
 from dpsql.server.served import ServedFiles, ServedPolicy, run_together
 from dpsql.server.worker_process import select_environment
 
 if TYPE_CHECKING:
-    from dpsql.server.console import Console
+    from dpsql.server.console.console import Console
 
 PATIENCE_SECONDS = 10.0
 """Seconds that paid statements may take to reach their answer time when the server ends."""
@@ -129,7 +129,7 @@ def run_server(
             one.start()
         renewal = _Renewal(files, tls, log)
         if console is not None or metrics is not None:
-            from dpsql.server.console import Console, MetricsPlace
+            from dpsql.server.console.console import Console, MetricsPlace
 
             figures = None if metrics is None else MetricsPlace(metrics, metrics_token, files)
             page = Console(console, served, log, out, figures, renewal.find_ends)

@@ -25,11 +25,11 @@ from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.state_files import take_ledger
 from dpsql.ledger.upkeep import forget_before
 from dpsql.policy.model import Policy
+from dpsql.server.analyst_tokens import Identity, TokenFile, TokenReader, TokenRecord
 from dpsql.server.event_log import EventLog
 from dpsql.server.isolation import MemoryGroups, list_readable
 from dpsql.server.queues import AnalystQueue, Edition, SessionRecord
 from dpsql.server.rights import Lapse, RightError, check_right
-from dpsql.server.tokens import Identity, TokenFile, TokenReader, TokenRecord
 from dpsql.server.worker_process import WorkerPool, WorkerSetup, write_import_path
 
 _T = TypeVar("_T")

@@ -48,7 +48,7 @@ CLIENT = """
 import time
 began = time.process_time()
 import dpsql
-import dpsql.client.connect, dpsql.client.session
+import dpsql.client.connect, dpsql.client.remote_session
 from pyarrow import flight
 print(time.process_time() - began)
 """

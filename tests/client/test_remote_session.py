@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpsql
-from dpsql.client.session import RemoteSession
+from dpsql.client.remote_session import RemoteSession
 from dpsql.client.wire import READING, Message, WireError, decode, encode
 from dpsql.errors import Error, ServerError
 from dpsql.server import operations
@@ -609,7 +609,7 @@ def test_a_kept_result_that_would_be_another_one_is_not_made(near: Near) -> None
 FRESH = """
 import sys
 import dpsql
-from dpsql.client.session import RemoteSession
+from dpsql.client.remote_session import RemoteSession
 from dpsql.client.wire import Message
 class Echo:
     def call(self, action, message, session="", timeout=None):
@@ -625,7 +625,7 @@ class Echo:
 session = RemoteSession(Echo(), "echo")
 print(session.sql("SELECT 1"))
 session.policy
-import dpsql.client.channel, dpsql.client.connect, dpsql.client.session, dpsql.dbapi, pyarrow.flight
+import dpsql.client.channel, dpsql.client.connect, dpsql.client.remote_session, dpsql.dbapi, pyarrow.flight
 import dpsql.notebook.render, dpsql.notebook.magic, dpsql.notebook.plots, dpsql.notebook.sessions, dpsql.session.result
 import dpsql.session.explanation, dpsql.privacy.records
 far = ("dpsql.ledger", "dpsql.engine", "dpsql.session.session")

@@ -12,7 +12,7 @@ import pytest
 
 import dpsql
 from dpsql import interrupts
-from dpsql.client.session import RemoteSession
+from dpsql.client.remote_session import RemoteSession
 from dpsql.client.wire import Message
 from dpsql.interrupts import leave_work, run_apart
 from tests.support.stop_button import pressed

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.client.session import RemoteSession
+from dpsql.client.remote_session import RemoteSession
 from dpsql.errors import Error
 from tests.support import kernel
 from tests.support.served import ServerProcess, make_token, try_until, write_data, write_policy
@@ -63,7 +63,7 @@ def test_what_an_analyst_sees_of_others(server: ServerProcess, ada: RemoteSessio
 
 
 def test_a_token_that_ends_is_told(server: ServerProcess) -> None:
-    from dpsql.server.tokens import TokenFile
+    from dpsql.server.analyst_tokens import TokenFile
 
     token = TokenFile(server.policy).rotate("bob")
     with dpsql.connect(server.url, token=token) as bob:
@@ -102,7 +102,7 @@ def test_the_command_line_in_a_process_of_its_own(server: ServerProcess) -> None
     loaded = {
         line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time")
     }
-    assert "dpsql.client.session" in loaded
+    assert "dpsql.client.remote_session" in loaded
     assert not {"duckdb", "sqlite3", "sqlglot", "dpsql.session.session", "dpsql.ledger.ledger"} & loaded
 
 

@@ -18,7 +18,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import dpsql
 from dpsql import cli
-from dpsql.client.session import RemoteSession
+from dpsql.client.remote_session import RemoteSession
 from dpsql.demo import POLICY
 from dpsql.notebook import magic
 from dpsql.session.result import Result

@@ -18,7 +18,7 @@ import pytest
 import dpsql
 from dpsql.client.channel import read_client_certificate
 from dpsql.errors import ServerError
-from dpsql.server.tokens import TokenFile
+from dpsql.server.analyst_tokens import TokenFile
 from tests.support.served import ROOT, ServerProcess, make_token, write_data, write_policy
 
 pytestmark = [
@@ -186,7 +186,9 @@ def test_no_certificate_goes_round_a_pause_a_removal_or_an_expiry(
     tokens.resume("bob")
     connect(server, "bob").close()
     with tokens._writing() as records:
-        records["bob"] = dpsql.server.tokens.replace(records["bob"], expires="2020-01-01T00:00:00+00:00")
+        records["bob"] = dpsql.server.analyst_tokens.replace(
+            records["bob"], expires="2020-01-01T00:00:00+00:00"
+        )
     with pytest.raises(ServerError, match="names no analyst"):
         connect(server, "bob")
     tokens.remove("bob")

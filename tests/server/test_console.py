@@ -28,9 +28,9 @@ pytest.importorskip("starlette")
 from dpsql.errors import ServerError
 from dpsql.ledger.ledger import Ledger
 from dpsql.policy.model import Policy
-from dpsql.server import console
-from dpsql.server.console_app import Browsers, is_from_here
-from dpsql.server.tokens import TokenFile
+from dpsql.server.analyst_tokens import TokenFile
+from dpsql.server.console import console
+from dpsql.server.console.app import Browsers, is_from_here
 from tests.support.long_ledgers import fill_ledger
 from tests.support.served import (
     ROOT,
@@ -92,7 +92,7 @@ def read_link(server: ServerProcess) -> str:
 
 
 def console_pids(server: ServerProcess) -> list[int]:
-    return [pid for pid in list_children(server.process.pid) if "console_process" in read_command(pid)]
+    return [pid for pid in list_children(server.process.pid) if "console.process" in read_command(pid)]
 
 
 class Parts(HTMLParser):
@@ -484,7 +484,7 @@ def test_what_runs_pauses_and_overruns(tmp_path: Path) -> None:
 
 def test_no_statement_is_parsed_and_no_data_are_opened(server: tuple[ServerProcess, Owner]) -> None:
     code = (
-        "import sys, dpsql.server.console_process\n"
+        "import sys, dpsql.server.console.process\n"
         "import uvicorn, starlette.applications\n"
         "print([name for name in ('duckdb', 'sqlglot', 'IPython', 'pyarrow.flight') if name in sys.modules])"
     )

@@ -14,7 +14,7 @@ import pytest
 
 from dpsql.demo.demo import prepare_served_demo
 from dpsql.policy.model import Policy
-from dpsql.server.tokens import TokenFile
+from dpsql.server.analyst_tokens import TokenFile
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(

@@ -23,7 +23,7 @@ import pyarrow.flight as flight
 import pytest
 
 from dpsql.ledger.ledger import Ledger
-from dpsql.server.tokens import TokenFile
+from dpsql.server.analyst_tokens import TokenFile
 from tests.support.served import BareClient, ServerProcess, make_token, write_data, write_policy
 
 pytestmark = pytest.mark.timeout(3600)

@@ -16,9 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import dpsql
 from dpsql.errors import Error, ServerError
-from dpsql.server.console import MetricsPlace
-from dpsql.server.metrics import find_free_space
-from dpsql.server.tokens import TokenFile
+from dpsql.server.analyst_tokens import TokenFile
+from dpsql.server.console.console import MetricsPlace
+from dpsql.server.console.metrics import find_free_space
 from tests.support.certificates import make_certificate
 from tests.support.served import ROOT, ServerProcess, make_token, try_until, write_data, write_policy
 

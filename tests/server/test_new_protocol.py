@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from dpsql.client.wire import Message, encode, read_result
+from dpsql.client.wire import Message, encode, parse_result
 from dpsql.errors import Error
 from dpsql.ledger.ledger import Ledger
 from dpsql.server.event_log import EventLog
@@ -47,7 +47,7 @@ class Lines(socketserver.StreamRequestHandler):
             found = list(right.queue.ask(right.queue.make_call("run", record.handle), record, body))
         except Error as error:
             return "\n".join(error.lines())
-        results = [read_result(message) for message in found if message.head["kind"] == "result"]
+        results = [parse_result(message) for message in found if message.head["kind"] == "result"]
         return "\n".join("\t".join(map(str, row)) for result in results for row in result.fetchall())
 
 

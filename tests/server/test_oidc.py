@@ -27,8 +27,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 import dpsql
 from dpsql.errors import Error, PolicyError
 from dpsql.policy.model import IdentityProvider, Policy
-from dpsql.server import tokens
-from dpsql.server.tokens import TokenFile, TokenReader
+from dpsql.server import analyst_tokens
+from dpsql.server.analyst_tokens import TokenFile, TokenReader
 from tests.support.certificates import make_certificate
 from tests.support.postgres import BarePostgres, PostgresServer
 from tests.support.served import ServerProcess, write_data, write_policy
@@ -175,10 +175,10 @@ def test_keys_are_read_again_but_not_for_each_token(
     for _ in range(5):
         assert reader.read(provider.write(OTHER, "new")) is None
     assert len(provider.read) == 2, "an unknown key is looked for once a minute"
-    monkeypatch.setattr(tokens, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(analyst_tokens, "_REST_SECONDS", 0.0)
     assert reader.read(provider.write(OTHER, "new")) is not None
     assert reader.read(provider.write()) is None, "the old key was withdrawn"
-    monkeypatch.setattr(tokens, "_KEYS_SECONDS", 0.0)
+    monkeypatch.setattr(analyst_tokens, "_KEYS_SECONDS", 0.0)
     provider.documents.clear()
     assert reader.read(provider.write(OTHER, "new")) is not None, "a provider that fails takes no key away"
 

@@ -29,15 +29,15 @@ pytest.importorskip("starlette")
 from dpsql.cli import main
 from dpsql.client.wire import Message, encode
 from dpsql.server import operations
-from dpsql.server.console_app import make_app
-from dpsql.server.flight_sql.messages import pack_message
-from dpsql.server.flight_sql.service import ACTIONS
-from dpsql.server.front import OWN_ACTIONS, Front
+from dpsql.server.analyst_tokens import TokenFile
+from dpsql.server.console.app import make_app
+from dpsql.server.console.metrics import make_metrics_app
+from dpsql.server.flight.flight_sql import ACTIONS
+from dpsql.server.flight.front import OWN_ACTIONS, Front
+from dpsql.server.flight.protobuf import pack_message
 from dpsql.server.ledger_service import _CALLS, PAYING_CALLS
-from dpsql.server.metrics import make_metrics_app
 from dpsql.server.postgres.connection import _LETTING_GO, HANDLERS, PostgresConnection
 from dpsql.server.rights import Lapse, RightError
-from dpsql.server.tokens import TokenFile
 from tests.support.flight_sql_client import shake_hands
 from tests.support.postgres import (
     SYNC,

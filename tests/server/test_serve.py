@@ -15,9 +15,9 @@ import pytest
 
 from dpsql.errors import ServerError
 from dpsql.server import serve
+from dpsql.server.analyst_tokens import TokenFile
 from dpsql.server.postgres.connection import listen_postgres, read_postgres_place
 from dpsql.server.serve import run_server
-from dpsql.server.tokens import TokenFile
 from tests.support.served import ServerProcess, make_token, try_until, write_data, write_policy
 
 pytestmark = pytest.mark.timeout(600)

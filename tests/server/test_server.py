@@ -18,7 +18,7 @@ import dpsql
 from dpsql.cli import main
 from dpsql.client.wire import Message, decode
 from dpsql.ledger.ledger import Ledger
-from dpsql.server.tokens import TokenFile
+from dpsql.server.analyst_tokens import TokenFile
 from tests.support.postgres import PostgresServer, query, read_error, read_rows
 from tests.support.served import (
     FIRST_STEP,

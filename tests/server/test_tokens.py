@@ -19,9 +19,9 @@ import pytest
 from dpsql.cli import main
 from dpsql.client.channel import find_token
 from dpsql.errors import PolicyError
-from dpsql.server import tokens
+from dpsql.server import analyst_tokens
+from dpsql.server.analyst_tokens import TokenFile
 from dpsql.server.connections import shorten_address
-from dpsql.server.tokens import TokenFile
 from tests.support.served import try_until
 
 POLICY = '[budget]\nepsilon = 3\n[tables.visits]\nprivacy_unit = "id"\n[analysts.ada]\nepsilon = 1\n[analysts.bob]\nepsilon = 1\n'
@@ -146,7 +146,7 @@ def test_a_file_that_others_may_read_lets_nobody_in(policy: Path) -> None:
 
 def test_two_processes_add_at_once_and_lose_nothing(policy: Path) -> None:
     code = (
-        "import sys; from dpsql.server.tokens import TokenFile\n"
+        "import sys; from dpsql.server.analyst_tokens import TokenFile\n"
         "held = TokenFile(sys.argv[1])\n"
         "for i in range(25): held.add(f'{sys.argv[2]}{i}')"
     )
@@ -311,10 +311,10 @@ def test_an_order_to_end_something_ends_itself(tmp_path: Path, monkeypatch: pyte
     held.add("ada")
     held.end("ada", "1a2b3c4d")
     now = time.time()
-    monkeypatch.setattr(tokens.time, "time", lambda: now + 50)
+    monkeypatch.setattr(analyst_tokens.time, "time", lambda: now + 50)
     held.end("ada", "#3")
     assert held.list()[0].list_ended() == ["1a2b3c4d", "#3"]
-    monkeypatch.setattr(tokens.time, "time", lambda: now + 70)
+    monkeypatch.setattr(analyst_tokens.time, "time", lambda: now + 70)
     assert held.list()[0].list_ended() == ["#3"]
     held.end("ada", "#4")
     assert "1a2b3c4d" not in held.path.read_text()

@@ -12,7 +12,7 @@ import pytest
 import dpsql
 from dpsql.errors import BindError, ParseError, PrivacyError
 from dpsql.notebook.sessions import describe_column
-from dpsql.server.postgres.catalog import Catalogue
+from dpsql.server.postgres.pg_catalog import Catalogue
 from dpsql.session.description import REMARKS
 from tests.support.served import write_data, write_policy
 from tests.support.thirty_statements import THIRTY

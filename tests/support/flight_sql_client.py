@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from dpsql.server.flight_sql.messages import make_message, pack_message, unpack_message
+from dpsql.server.flight.protobuf import make_message, pack_message, unpack_message
 
 
 class BareFlightSql:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.flight as flight
 
-from dpsql.client.session import RemoteSession
+from dpsql.client.remote_session import RemoteSession
 from dpsql.client.wire import READING, Message, decode, encode
 from dpsql.policy.model import Policy
 from dpsql.server.operations import ClientSession

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow.flight as flight
 
-from dpsql.client.wire import PROTOCOL, Message, decode_all, encode, read_error, read_result
-from dpsql.server.tokens import TokenFile
+from dpsql.client.wire import PROTOCOL, Message, decode_all, encode, parse_result, read_error
+from dpsql.server.analyst_tokens import TokenFile
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET = """
@@ -235,7 +235,7 @@ class Reply:
     @property
     def results(self) -> list[Any]:
         found = self.raise_error().messages
-        return [read_result(message) for message in found if message.head["kind"] == "result"]
+        return [parse_result(message) for message in found if message.head["kind"] == "result"]
 
     def text(self) -> str:
         """All of it, as text."""

@@ -5,7 +5,7 @@ login.py           start-up and login
 authentication.py  SCRAM
 messages.py        messages, their stream, and errors
 commands.py        session commands
-answers.py         answers, in the worker
-catalog.py         pg_catalog
+worker_side.py     answers, in the worker
+pg_catalog.py      the catalogue and the information schema
 types.py           types, values and parameters
 """

@@ -5,7 +5,7 @@ it. A client proves that it knows the token without sending it. The exchange for
 with a salt made from the name, so that it doesn't reveal which names exist.
 
 The package scramp can't take its place: version 1.5 refuses the empty user name that libpq sends. This module stands apart
-because :mod:`dpsql.server.tokens` makes verifiers without the rest of the protocol.
+because :mod:`dpsql.server.analyst_tokens` makes verifiers without the rest of the protocol.
 """
 
 from __future__ import annotations

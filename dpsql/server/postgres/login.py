@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from dpsql.late_dataclass import dataclass
 from dpsql.policy.validate import fold
+from dpsql.server.analyst_tokens import Identity, TokenRecord, identify_holder
 from dpsql.server.connections import Tls, shorten_address
 from dpsql.server.event_log import EventLog
 from dpsql.server.postgres import messages
@@ -26,7 +27,6 @@ from dpsql.server.postgres.messages import MessageReader, ProtocolError, Stream,
 from dpsql.server.queues import SessionRecord
 from dpsql.server.rights import ANOTHERS_TOKEN, Refused, RightError
 from dpsql.server.served import Right, ServedPolicy
-from dpsql.server.tokens import Identity, TokenRecord, identify_holder
 
 _MOCK_SECRET = secrets.token_bytes(32)
 _WRONG = "no valid token of this analyst."

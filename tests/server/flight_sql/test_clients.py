@@ -428,7 +428,7 @@ def fetch_as(server: ServerProcess, name: str, text: str) -> list[dict[str, Any]
 
 
 def test_cancelling_a_ticket(server: ServerProcess, bare: BareFlightSql) -> None:
-    from dpsql.server.flight_sql.messages import make_message
+    from dpsql.server.flight.protobuf import make_message
 
     slow = "SELECT ward, MEDIAN(cost) AS m, MEDIAN(day) AS d FROM visits WHERE cost < 490 GROUP BY ward"
     info = bare.info("CommandStatementQuery", query=slow)

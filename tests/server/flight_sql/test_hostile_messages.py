@@ -17,8 +17,8 @@ import pyarrow.flight as flight
 import pytest
 
 from dpsql.ledger.ledger import Ledger
-from dpsql.server.flight_sql.messages import MESSAGES, make_message, pack_message
-from dpsql.server.flight_sql.service import ACTIONS
+from dpsql.server.flight.flight_sql import ACTIONS
+from dpsql.server.flight.protobuf import MESSAGES, make_message, pack_message
 from tests.support.flight_sql_client import BareFlightSql, write_basic
 from tests.support.hostile_clients import OTHER, HostileFlightClient, attack
 from tests.support.raw_http2 import request

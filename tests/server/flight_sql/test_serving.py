@@ -15,13 +15,13 @@ import pyarrow.flight as flight
 import pytest
 
 import dpsql
-from dpsql.server.flight_sql.messages import NotFlightSql, make_message, pack_message, unpack_message
-from dpsql.server.flight_sql.service import (
+from dpsql.server.flight.flight_sql import (
     StatementHandle,
     list_sql_info,
     list_tables,
     make_sql_info,
 )
+from dpsql.server.flight.protobuf import NotFlightSql, make_message, pack_message, unpack_message
 from tests.support.flight_sql_client import BareFlightSql
 from tests.support.served import ServerProcess, make_token, try_until, write_data, write_policy
 

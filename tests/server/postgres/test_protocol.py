@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.server.tokens import TokenFile
+from dpsql.server.analyst_tokens import TokenFile
 from tests.support.clinic import BUDGET
 from tests.support.hostile_clients import HostileClient, attack
 from tests.support.postgres import (

@@ -26,10 +26,10 @@ from dpsql.client.wire import (
     WireError,
     check_state,
     get_field,
+    parse_result,
     read_as,
     read_entry,
     read_error,
-    read_result,
     read_statement_description,
     read_tables,
     write_question,
@@ -127,7 +127,7 @@ class Conversation:
         arrived = Message(_clean(told.head), told.payload)
         kind = arrived.head.get("kind")
         if kind == "result":
-            reply.results.append(read_result(arrived))
+            reply.results.append(parse_result(arrived))
             if isinstance(arrived.head.get("handle"), int):
                 self.given[arrived.head["handle"]] = reply.results[-1]
         elif kind == "value":

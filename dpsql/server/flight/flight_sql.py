@@ -30,7 +30,7 @@ from dpsql.client.wire import (
     WireError,
     encode,
     get_field,
-    read_result,
+    parse_result,
     read_statement_description,
     read_tables,
     write_params,
@@ -39,7 +39,7 @@ from dpsql.errors import BindError, Error, ParseError, PrivacyError
 from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import Policy
 from dpsql.server.calls import AnalystCall
-from dpsql.server.flight_sql.messages import make_message, pack_message, read_message, unpack_message
+from dpsql.server.flight.protobuf import make_message, pack_message, read_message, unpack_message
 from dpsql.server.queues import AnalystQueue, SessionRecord
 from dpsql.server.rights import Refused
 from dpsql.server.served import Right
@@ -604,7 +604,7 @@ class FlightSqlService:
         """Answer a statement; of several, the last one's result is given."""
         found = self._ask(caller, context, "run", {"text": held.text, "bound": held.bound}, held.mark)
         results = [message for message in found if message.head["kind"] == "result"]
-        return read_result(results[-1]) if results else Result(pa.table({}))
+        return parse_result(results[-1]) if results else Result(pa.table({}))
 
     def _ask_value(self, caller: Right, context: object, operation: str, head: Head) -> Message:
         messages = self._ask(caller, context, operation, head)

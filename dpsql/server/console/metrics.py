@@ -7,7 +7,7 @@ No figure is about private data or an answer: a charge is in the ledger from its
 Times, rows, memory and processor time of requests are missing for that reason. The free disk is a power of two, since spilled
 rows take space, too.
 
-The process of the owner's page (:mod:`dpsql.server.console_process`) answers, so that scrapes don't slow the front. This module
+The process of the owner's page (:mod:`dpsql.server.console.process`) answers, so that scrapes don't slow the front. This module
 stands apart from that one, because it needs another library.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from dpsql.server.console_app import AnalystView, ConsolePages
+    from dpsql.server.console.app import AnalystView, ConsolePages
 
 _DAY = 86_400.0
 _RENEW_SECONDS = 60.0

@@ -12,8 +12,6 @@ Headers of a call:
     dpsql-session: HANDLE                           dpsql's own client
 
 Clients that send the second form shake hands first, and continue with the token from the reply.
-
-This module stands apart from :mod:`dpsql.server.serve` because that one serves all protocols.
 """
 
 from __future__ import annotations
@@ -45,6 +43,7 @@ from dpsql.client.wire import (
     write_error,
 )
 from dpsql.errors import BindError, Error, ParseError, PrivacyError, ServerError
+from dpsql.server.analyst_tokens import Identity
 from dpsql.server.connections import (
     SOCKET_MASK,
     Arrivals,
@@ -55,12 +54,11 @@ from dpsql.server.connections import (
     shorten_address,
 )
 from dpsql.server.event_log import EventLog, name_place
-from dpsql.server.flight_sql.messages import MissingProtobuf, NotFlightSql, is_flight_sql
-from dpsql.server.flight_sql.service import ACTIONS, FlightSqlService, write_flight_error
+from dpsql.server.flight.flight_sql import ACTIONS, FlightSqlService, write_flight_error
+from dpsql.server.flight.protobuf import MissingProtobuf, NotFlightSql, is_flight_sql
 from dpsql.server.queues import SessionRecord
 from dpsql.server.rights import ANOTHERS_TOKEN, FAILED, Lapse, Refused, RightError
 from dpsql.server.served import Right, ServedPolicy
-from dpsql.server.tokens import Identity
 
 MAX_HEADER = 8192
 NO_TOKEN = "no valid token; the owner gives one: dpsql analyst add."

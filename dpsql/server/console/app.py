@@ -1,4 +1,4 @@
-"""The owner's page: its view of the ledger, and its HTML. :mod:`dpsql.server.console_process` serves it.
+"""The owner's page: its view of the ledger, and its HTML. :mod:`dpsql.server.console.process` serves it.
 
 A one-time link gives a browser a cookie; without it, every address except a link's answers one sentence. The page allows GET and
 HEAD only, and refuses requests that name another host or come from another site, since nothing can be changed here.
@@ -8,7 +8,7 @@ makes the figures of the whole ledger, in at most a twentieth of the time, while
 
 :func:`dpsql.report.tables.fill` escapes everything in templates, since analysts choose names and texts.
 
-:mod:`dpsql.server.console` is the front's side.
+:mod:`dpsql.server.console.console` is the front's side.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from dpsql.report.pages import (
     write_table,
 )
 from dpsql.report.tables import Data, Html, clip_text, fill, join, name_of, read_template, tag
+from dpsql.server.analyst_tokens import TokenFile, TokenRecord
 from dpsql.server.frames import FrameError, Frames
 from dpsql.server.queues import MAX_FAILURES, MAX_OVERRUNS
-from dpsql.server.tokens import TokenFile, TokenRecord
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

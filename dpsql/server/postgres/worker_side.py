@@ -38,7 +38,6 @@ from dpsql.language.postgres import (
 from dpsql.language.statements import parse
 from dpsql.late_dataclass import dataclass
 from dpsql.server.postgres import types
-from dpsql.server.postgres.catalog import Catalogue, open_finisher
 from dpsql.server.postgres.commands import ClientSettings, Done, run_command
 from dpsql.server.postgres.messages import (
     COPY_SIGNATURE,
@@ -56,6 +55,7 @@ from dpsql.server.postgres.messages import (
     write_row,
 )
 from dpsql.server.postgres.messages import write as write_message
+from dpsql.server.postgres.pg_catalog import Catalogue, open_finisher
 from dpsql.server.postgres.types import read_parameter
 from dpsql.session.interface import Question, may_keep
 from dpsql.session.result import Result

@@ -3,12 +3,12 @@
 Schema ``public`` has the policy's tables and the session's kept results. Relations without a counterpart in the policy (indexes,
 keys, triggers, functions) are empty. No row of data is read, and no number of rows is shown.
 
-In ``catalog.txt``, a line with its indented continuation is a relation: its name, with PostgreSQL's number if tools know it, and
-its columns with the letters of their types. ``i`` is an integer, ``b`` a boolean, ``d`` a double, ``I`` and ``T`` are lists of
-integers and of texts; the default is a text. DuckDB's own catalogue can't replace these: it has a third of them, other numbers of
-types, and no kept results.
+In ``pg_catalog.txt``, a line with its indented continuation is a relation: its name, with PostgreSQL's number if tools know it,
+and its columns with the letters of their types. ``i`` is an integer, ``b`` a boolean, ``d`` a double, ``I`` and ``T`` are lists
+of integers and of texts; the default is a text. DuckDB's own catalogue can't replace these: it has a third of them, other numbers
+of types, and no kept results.
 
-This module stands apart from :mod:`dpsql.server.postgres.answers`, since few sessions ask for the catalogue.
+This module stands apart from :mod:`dpsql.server.postgres.worker_side`, since few sessions ask for the catalogue.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The process that serves the owner's page and the metrics over HTTP.
 
-    python -m dpsql.server.console_process FRAMES PIPE SOCKET [SOCKET]
+    python -m dpsql.server.console.process FRAMES PIPE SOCKET [SOCKET]
 
 The process reads ledgers and files of tokens, opens no data, and parses no statement. It leaves the network before it reads the
 first request, so it can't open connections; it only has the sockets that it was given. It ends when the pipe does.
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsql.server.connections import LOGIN_SECONDS, Arrivals, write_peer
-from dpsql.server.console_app import ConsolePages, FrontLink, LedgerView, make_app
+from dpsql.server.console.app import ConsolePages, FrontLink, LedgerView, make_app
 from dpsql.server.frames import Frames
 from dpsql.server.isolation import confine, protect_memory
 
@@ -102,7 +102,7 @@ def run_console(frames: int, pipe: int, *listening: int) -> None:
             )
         )
     if setup["metrics"] is not None:
-        from dpsql.server.metrics import keep_certificate, make_metrics_app
+        from dpsql.server.console.metrics import keep_certificate, make_metrics_app
 
         files = setup["metrics"]["files"]
         app = make_metrics_app(pages, setup["metrics"]["digest"], let_browser_in)

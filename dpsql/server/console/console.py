@@ -1,6 +1,6 @@
 """The front's side of the owner's page and of the metrics: their sockets, one-time links, and their process.
 
-A separate process (:mod:`dpsql.server.console_process`) writes the page and the metrics from the ledger, which it may only
+A separate process (:mod:`dpsql.server.console.process`) writes the page and the metrics from the ledger, which it may only
 read, so that neither HTTP nor a long ledger slows the front. The process asks the front which calls run and whether a link is
 valid, and reports dropped connections. The front answers nothing else.
 """
@@ -171,7 +171,7 @@ class Console:
             with self._lock:
                 if self._closed:
                     return
-                self._process = start_program("dpsql.server.console_process", files, select_environment("TZ"))
+                self._process = start_program("dpsql.server.console.process", files, select_environment("TZ"))
                 self._pipe = write
         finally:
             theirs.close()
