@@ -65,18 +65,18 @@ def make_body(rng: random.Random) -> bytes:
     if kind < 0.15:
         depth = rng.choice([10, 2000, 200_000])
         nested = b'{"a":' + b"[" * depth + b"]" * rng.choice([0, depth]) + b"}"
-        return struct.pack(">I", len(nested)) + nested
+        return struct.pack(">II", len(nested), 0) + nested
     if kind < 0.18:
         text = (
             json.dumps({"text": "SELECT 1", "n": 10})
             .replace("10", rng.choice(["NaN", "1e999", "9" * 5000]))
             .encode()
         )
-        return struct.pack(">I", len(text)) + text
+        return struct.pack(">II", len(text), rng.choice([0, 0, 7, 2**32 - 1])) + text
     try:
         body = encode(Message(make_head(rng), rng.randbytes(rng.choice([0, 0, 5, 3000]))))
     except Exception:
-        body = b"\0\0\0\2{}"
+        body = b"\0\0\0\2\0\0\0\0{}"
     if kind < 0.5:
         changed = bytearray(body)
         for _ in range(rng.randrange(1, 6)):

@@ -182,7 +182,7 @@ def test_a_worker_that_lies_gets_nothing_for_it(make: Make) -> None:
     assert (entry.outcome, entry.analyst) == ("released", "ada")
 
 
-@pytest.mark.parametrize("frame", [b"", b"\0" * 12, b"\xff" * 12, b"\0" * 7 + b"\x06\0\0\0\2{}", b"x" * 100])
+@pytest.mark.parametrize("frame", [b"", b"\0" * 12, b"\xff" * 12, b"\0\0\0\2\0\0\0\0{}", b"x" * 100])
 def test_a_worker_that_breaks_the_protocol_is_replaced(make: Make, frame: bytes) -> None:
     asked = []
 

@@ -452,7 +452,7 @@ def test_calls_that_are_not_ours_get_one_sentence(server: ServerProcess, ada: Ba
 def test_what_is_no_message_is_told_so(ada: BareClient) -> None:
     headers = [(b"authorization", b"Bearer " + ada.token.encode()), (b"dpsql-session", ada.session.encode())]
     options = flight.FlightCallOptions(headers=headers)
-    for body in (b"", b"\xff" * 9, b"\0\0\0\2[]"):
+    for body in (b"", b"\xff" * 9, b"\0\0\0\2\0\0\0\0[]"):
         (reply,) = ada.flight.do_action(flight.Action("dpsql.run", body), options)
         message = decode(reply.body.to_pybytes())
         assert message.head["kind"] == "error"
