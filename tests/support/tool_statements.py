@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.case_files import read_part
 
-TOOLS = "Tableau, Power Bi, Looker, Metabase, Grafana, Dbeaver, Superset, Redash, Dbt, Drivers"
+TOOLS = "Tableau, Power Bi, Looker, Metabase, Grafana, Dbeaver, Superset, Redash, Dbt, Drivers, Charts"
 STATEMENTS = {tool: read_part(__file__, tool) for tool in TOOLS.split(", ")}
 REFUSED = {
     "CREATE TEMP": "CREATE is not a statement",
@@ -18,5 +18,6 @@ REFUSED = {
     "UPDATE visits": "UPDATE is not a statement",
     "VACUUM": "VACUUM is not a statement",
     "LOCK TABLE": "LOCK is not a statement",
+    "~*": "~* is PostgreSQL's",
 }
 """A part of each refused statement, and of its sentence."""

@@ -414,3 +414,30 @@ INSERT INTO visits VALUES (1)
 UPDATE visits SET cost = 0
 VACUUM
 LOCK TABLE visits IN ACCESS SHARE MODE
+
+== Charts
+SELECT to_char(date_trunc('quarter', seen), 'YYYY-"Q"Q') AS d, COUNT(*) FROM visits GROUP BY 1
+SELECT COUNT(*) FROM visits WHERE seen >= TIMESTAMP '2024-06-01' - '3 days 0.000000 seconds'::interval
+SELECT COUNT(*) FROM visits WHERE seen > now() - '3650 days'::interval
+SELECT COUNT(*) FROM visits WHERE seen > TIMESTAMP '2024-03-01' - INTERVAL '1 day 02:00:00'
+SELECT time_bucket('7 days', seen) AS b, COUNT(*) FROM visits GROUP BY 1 ORDER BY 1 LIMIT 3
+SELECT time_bucket('86400.000s', "seen") AS "time", avg(cost) FROM visits GROUP BY 1 ORDER BY 1
+SELECT COUNT(*) FROM visits WHERE ward = ANY('{A,B}')
+SELECT COUNT(*) FROM visits WHERE ward = ANY('{A,B}'::text[])
+SELECT COUNT(*) FROM visits WHERE NOT (ward = ANY(ARRAY['A'::text, 'B'::text]))
+SELECT 1::int8 + 2::int2, 3.5::numeric(10,2), 'x'::varchar(10), '{1,2}'::int[], true::text
+SELECT (CAST(date_trunc('week', CAST((CAST("public"."visits"."seen" AS timestamp) + (INTERVAL '1 day')) AS timestamp)) AS
+    timestamp) + (INTERVAL '-1 day')) AS "seen", COUNT(*) AS "count" FROM "public"."visits" GROUP BY 1 ORDER BY 1 ASC LIMIT 4
+SELECT COUNT(*) AS rowcount FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward LIMIT 100) AS rowcount_qry
+SELECT ward, percentile_cont(0.95) WITHIN GROUP (ORDER BY cost) AS p95 FROM visits GROUP BY ward
+SELECT ward, COUNT(*)::float / SUM(COUNT(*)) OVER () AS share FROM visits GROUP BY ward
+SELECT ward, COUNT(*) * 100.0 / (SELECT COUNT(*) FROM visits) AS pct FROM visits GROUP BY ward
+SELECT width_bucket(cost, 0, 500, 10) AS b, count(*) FROM visits GROUP BY 1 ORDER BY 1
+SELECT g.d, COALESCE(v.n, 0) FROM generate_series('2024-01-01'::date, '2024-01-05'::date, '1 day') AS g(d) LEFT JOIN (SELECT day,
+    COUNT(*) AS n FROM visits WHERE day < '2024-01-06' GROUP BY day) v ON v.day = g.d ORDER BY 1
+SELECT ward, lag(n) OVER (ORDER BY ward) FROM (SELECT ward, COUNT(*) n FROM visits GROUP BY ward) x
+SELECT ward, COUNT(*) FROM visits GROUP BY ward ORDER BY ward OFFSET 1 ROWS FETCH FIRST 2 ROWS ONLY
+SELECT COUNT(*) FROM visits WHERE ward IN (SELECT ward FROM wards WHERE name LIKE 'H%')
+SELECT COUNT(*) FROM visits WHERE extract(year from seen) = 2024 AND extract(month from seen) IN (1,2,3)
+EXPLAIN (FORMAT JSON) SELECT COUNT(*) FROM visits
+SELECT COUNT(*) FROM visits WHERE ward ~* 'a'

@@ -160,6 +160,9 @@ def bind_escape(node: exp.Expr, bind: Bind) -> Typed:
 
 def bind_regexp(node: exp.Expr, bind: Bind) -> Typed:
     """Bind regexp_matches, regexp_full_match and SIMILAR TO."""
+    if isinstance(node, exp.RegexpILike):  # always the operator
+        hint = f"write regexp_matches({to_sql(node.this)}, {to_sql(node.expression)}, 'i')."
+        raise privacy_error(node, "~* is PostgreSQL's.", hint)
     if isinstance(node, exp.RegexpLike) and "start" not in node.meta:  # the operator, not the function
         of = f"{to_sql(node.this)}, {to_sql(node.expression)}"
         what = "~ means the whole text in one version of DuckDB and a part of it in another."
@@ -707,7 +710,11 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (operators.bind_bitwise, "this expression", (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor)),
     (bind_like, "this expression negate", (exp.Like, exp.ILike, exp.Glob)),
     (bind_escape, "this expression", (exp.Escape,)),
-    (bind_regexp, "this expression flag options", (exp.RegexpLike, exp.RegexpFullMatch, exp.SimilarTo)),
+    (
+        bind_regexp,
+        "this expression flag options",
+        (exp.RegexpLike, exp.RegexpILike, exp.RegexpFullMatch, exp.SimilarTo),
+    ),
     (bind_regexp_extract, "this expression group null_if_pos_overflow", (exp.RegexpExtract,)),
     (bind_regexp_replace, "this expression replacement modifiers single_replace", (exp.RegexpReplace,)),
     (row_functions.bind_concat_operator, "this expression safe", (exp.DPipe,)),

@@ -18,6 +18,7 @@ import re
 import struct
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ import pyarrow as pa
 
 from dpsql.errors import BindError
 from dpsql.language.parameter_values import drop_zone
+from dpsql.language.postgres_texts import MAX_ITEMS, read_interval, split_array
 from dpsql.late_dataclass import dataclass
 from dpsql.server.postgres.messages import ResultField
 
@@ -401,8 +403,6 @@ def _write_array(kind: int, values: Sequence[Any]) -> bytes:
     )
 
 
-MAX_ITEMS = 10_000
-"""Items of one array."""
 _MAX_DIGITS = 1000
 _EPOCH = datetime.datetime(2000, 1, 1)
 _TEXT_READERS = frozenset({0, TEXT, UNKNOWN, VARCHAR, BPCHAR, NAME, JSON, UUID, TIME, INTERVAL})
@@ -465,7 +465,11 @@ _ZONED_DATE = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}" + _ZONE.encode())
 def _read(kind: int, form: int, data: bytes) -> Any:
     if kind in _ITEMS:
         item = _ITEMS[kind]
-        return _read_array(item, data) if form else _read_array_text(item, data.decode())
+        if form:
+            return _read_array(item, data)
+        return [
+            None if text is None else _read(item, 0, text.encode()) for text in split_array(data.decode())
+        ]
     if form and kind in _BINARY_READERS:
         return _BINARY_READERS[kind](data)
     if (form and kind not in _TEXT_READERS) or b"\0" in data:
@@ -505,31 +509,21 @@ def _read_moment(text: str) -> datetime.datetime:
     return moment if moment.utcoffset() is None else drop_zone(moment).replace(tzinfo=datetime.UTC)
 
 
-_SPAN = re.compile(
-    r"(?:(-?[0-9]{1,9}) days?)? ?(?:([+-]?)([0-9]{1,9}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?)?"
-)
-
-
 def _read_bytes(text: str) -> bytes:
     r"""Read bytes in hexadecimal form, ``\x00ff``."""
     return bytes.fromhex(text[2:]) if text.startswith("\\x") else _refuse()
 
 
 def _read_span(text: str) -> Any:
-    """Read an interval of days and a time; another form stays a text.
+    """Read an interval; one with months, or of another form, stays a text.
 
     >>> _read_span("-1 day 23:00:00") == datetime.timedelta(hours=-1), _read_span("1 month")
     (True, '1 month')
     """
-    found = _SPAN.fullmatch(text)
-    if found is None or not text:
-        return text
-    days, sign, *clock, fraction = found.groups()
-    hours, minutes, seconds = (int(part or 0) for part in clock)
-    span = datetime.timedelta(
-        hours=hours, minutes=minutes, seconds=seconds, microseconds=int((fraction or "0").ljust(6, "0"))
-    )
-    return datetime.timedelta(int(days or 0)) + (-span if sign == "-" else span)
+    with suppress(ValueError):
+        months, micros = read_interval(text)
+        return text if months else datetime.timedelta(microseconds=micros)
+    return text
 
 
 _FROM_TEXT: dict[int, Callable[[str], Any]] = {
@@ -623,25 +617,4 @@ def _read_array(kind: int, data: bytes) -> list[Any]:
         at += max(0, size)
     if at != len(data):
         raise ValueError
-    return found
-
-
-_ITEM = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"\s*|([^"\s,{}][^,{}]*))(,|\Z)', re.DOTALL)
-
-
-def _read_array_text(kind: int, text: str) -> list[Any]:
-    """Read ``{1,NULL,"a b"}``: one dimension; items with special characters are quoted, and blanks around one mean nothing."""
-    if not (text.startswith("{") and text.endswith("}")):
-        raise ValueError
-    found: list[Any] = []
-    body, at, sign = text[1:-1], 0, ","
-    while sign and (found or body.strip()):
-        item = _ITEM.match(body, at)
-        if item is None or len(found) == MAX_ITEMS:
-            raise ValueError
-        quoted, bare, sign = item.groups()
-        value = re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL) if bare is None else bare.rstrip()
-        is_null = bare is not None and value.upper() == "NULL"
-        found.append(None if is_null else _read(kind, 0, value.encode()))
-        at = item.end()
     return found
