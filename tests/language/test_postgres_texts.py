@@ -10,9 +10,9 @@ from dpsql.language.dialect import parse_tokens
 from dpsql.language.tokens import tokenize
 
 KEPT = [
-    "INTERVAL '3 days 02:00:00'", "INTERVAL '1 day 2 hours'", "INTERVAL '-1 day'", "INTERVAL '02:00:00.5'",
-    "INTERVAL '90 minutes'", "INTERVAL '2' DAY", "INTERVAL '1 month 2 days'", "INTERVAL '1 quarter'", "'7 days'::INTERVAL", "'1 year 2 months'::INTERVAL",
-    "'3 days 0.000000 seconds'::INTERVAL", "INTERVAL '-1 day 02:00:00'", "'-00:00:01'::INTERVAL", "'1.5 hours'::INTERVAL",
+    "INTERVAL '3 days 02:00:00'", "INTERVAL '1 day 2 hours'", "INTERVAL '-1 day'", "INTERVAL '02:00:00.5'", "INTERVAL '2' DAY",
+    "INTERVAL '90 minutes'", "INTERVAL '1 month 2 days'", "INTERVAL '1 quarter'", "'7 days'::INTERVAL", "'1.5 hours'::INTERVAL",
+    "'3 days 0.000000 seconds'::INTERVAL", "INTERVAL '-1 day 02:00:00'", "'-00:00:01'::INTERVAL", "'1 year 2 months'::INTERVAL",
     "time_bucket(INTERVAL '5 minutes', TIMESTAMP '2024-01-01 00:07:00')",
 ]  # fmt: skip
 ARRAYS = {
