@@ -320,7 +320,7 @@ def test_what_is_too_long_is_refused_before_it_is_read(near: Near) -> None:
     with pytest.raises(dpsql.BindError, match="1,048,577 bytes"):
         remote.sql("SELECT $city", {"city": b"x" * (operations.MAX_PARAMETER + 1)})
     with pytest.raises(WireError, match="may have"):
-        remote.sql("SELECT $city", {"city": "x" * (20 << 20)})
+        remote.sql("SELECT $city", {"city": "x" * (65 << 20)})
 
 
 def test_what_can_not_be_remote_is_refused_by_name(near: Near) -> None:
