@@ -43,7 +43,7 @@ from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.postgres import messages
 from dpsql.server.postgres.authentication import ScramError
 from dpsql.server.postgres.commands import REPORTED, ClientSettings
-from dpsql.server.postgres.login import LoggedIn, Login, NotLetIn, read_first
+from dpsql.server.postgres.login import LoggedIn, Login, read_first
 from dpsql.server.postgres.messages import (
     BindMessage,
     Gone,
@@ -707,8 +707,8 @@ class PostgresListener:
                 self._cancel(body)
                 return None
             opened = Login(stream, self._served, tls, peer, self._log).run(body, code)
-        except NotLetIn as refused:
-            stream.send(write_problem("FATAL", refused.state, refused.sentence, refused.hint))
+        except RefusedMessage as refused:
+            stream.send(refused.report)
             return None
         except (ProtocolError, ScramError) as error:
             sentence = str(error) or "the password exchange breaks the rules."

@@ -23,7 +23,15 @@ from dpsql.server.postgres.authentication import (
     ScramExchange,
     Verifier,
 )
-from dpsql.server.postgres.messages import MessageReader, ProtocolError, Stream, write_request, write_text
+from dpsql.server.postgres.messages import (
+    MessageReader,
+    ProtocolError,
+    RefusedMessage,
+    Stream,
+    refuse_message,
+    write_request,
+    write_text,
+)
 from dpsql.server.queues import SessionRecord
 from dpsql.server.rights import ANOTHERS_TOKEN, Refused, RightError
 from dpsql.server.served import Right, ServedPolicy
@@ -40,12 +48,9 @@ _DEFAULT_DATABASES = frozenset({"", "postgres", "template1"})
 _ENCODINGS = frozenset({"", "utf8", "utf-8", "unicode", "sql_ascii"})
 
 
-class NotLetIn(Exception):
-    """A login fails, for one of a few fixed reasons."""
-
-    def __init__(self, state: str, sentence: str, hint: str = "") -> None:
-        super().__init__(sentence)
-        self.state, self.sentence, self.hint = state, sentence, hint
+def refuse_login(state: str, sentence: object, hint: str = "") -> RefusedMessage:
+    """Return the refusal of a login, for one of a few fixed reasons; the connection ends with it."""
+    return refuse_message(state, sentence, hint, last=True)
 
 
 @dataclass(frozen=True)
@@ -114,22 +119,22 @@ class Login:
             version: the protocol's.
 
         Raises:
-            ProtocolError, ScramError: the client breaks the protocol. NotLetIn: the login fails.
+            ProtocolError, ScramError: the client breaks the protocol. RefusedMessage: the login fails.
         """
         if version >> 16 != 3:
-            raise NotLetIn(messages.NOT_SUPPORTED, "this server supports version 3 of the protocol only.")
+            raise refuse_login(messages.NOT_SUPPORTED, "this server supports version 3 of the protocol only.")
         parameters = messages.read_startup(body)
         options = [name for name in parameters if name.startswith("_pq_.")]
         if version & 0xFFFF or options:
             listed = b"".join(write_text(name) for name in options)
             self._stream.send(messages.write(b"v", struct.pack(">ii", 0, len(options)), listed))
         if self._tls is not None and not self._stream.secured:
-            raise NotLetIn(
+            raise refuse_login(
                 messages.NO_AUTHORIZATION, "this server requires TLS.", "sslmode=verify-full, or require."
             )
         user, database = parameters.get("user", ""), parameters.get("database", "")
         if parameters.get("replication", "false").lower() not in ("false", "off", "no", "0"):
-            raise NotLetIn(messages.NOT_SUPPORTED, "replication isn't supported.")
+            raise refuse_login(messages.NOT_SUPPORTED, "replication isn't supported.")
         chosen = _find_policy(self._served, user, database)
         identity: Identity | None
         if user == PROVIDER_USER and any(one.edition.reader is not None for one in self._served):
@@ -138,19 +143,19 @@ class Login:
             identity = identify_holder(self._prove(user, chosen))
         if chosen is None:
             names = ", ".join(one.name for one in self._served if one.find_token(user) is not None)
-            raise NotLetIn(messages.NO_DATABASE, "there is no such database.", f"you may use: {names}.")
+            raise refuse_login(messages.NO_DATABASE, "there is no such database.", f"you may use: {names}.")
         if parameters.get("client_encoding", "").strip("'\"").lower() not in _ENCODINGS:
-            raise NotLetIn(messages.NOT_SUPPORTED, "only UTF-8 is supported.", "PGCLIENTENCODING=UTF8")
+            raise refuse_login(messages.NOT_SUPPORTED, "only UTF-8 is supported.", "PGCLIENTENCODING=UTF8")
         if identity is None:
-            raise NotLetIn(messages.NO_PASSWORD, _WRONG, _WRONG_HINT)
+            raise refuse_login(messages.NO_PASSWORD, _WRONG, _WRONG_HINT)
         try:
             right = Right.of(chosen, identity)
         except RightError as refusal:
-            raise NotLetIn(messages.NO_AUTHORIZATION, str(refusal)) from None
+            raise refuse_login(messages.NO_AUTHORIZATION, refusal) from None
         try:
             record = right.queue.open(right.mark)
         except Refused as refusal:
-            raise NotLetIn(messages.TOO_MANY, str(refusal)) from None
+            raise refuse_login(messages.TOO_MANY, refusal) from None
         return LoggedIn(right, record, parameters)
 
     def _prove(self, user: str, chosen: ServedPolicy | None) -> TokenRecord | None:
@@ -187,7 +192,9 @@ class Login:
         """
         if not (self._stream.secured or self._peer.startswith("unix:")):
             sentence = "a token of the identity provider is taken over TLS or a Unix socket only."
-            raise NotLetIn(messages.NO_AUTHORIZATION, sentence, "sslmode=verify-full, if the server has TLS.")
+            raise refuse_login(
+                messages.NO_AUTHORIZATION, sentence, "sslmode=verify-full, if the server has TLS."
+            )
         self._stream.send(write_request(3))
         body = self._stream.take_message({b"p": messages.MAX_PROVIDER_TOKEN})[1]
         token = body.removesuffix(b"\0").decode(errors="replace")
@@ -205,12 +212,12 @@ class Login:
         certified = self._tls is not None and self._tls.authority is not None
         if certified and fold(self._stream.common_name) != fold(name):
             self._log.write("refused certificate", address=shorten_address(self._peer))
-            raise NotLetIn(messages.NO_AUTHORIZATION, ANOTHERS_TOKEN)
+            raise refuse_login(messages.NO_AUTHORIZATION, ANOTHERS_TOKEN)
 
-    def _refuse_token(self, why: str | None = None) -> NotLetIn:
+    def _refuse_token(self, why: str | None = None) -> RefusedMessage:
         """Log a wrong token, and return the error for its client."""
         self._log.write("refused token", address=shorten_address(self._peer), why=why)
-        return NotLetIn(messages.NO_PASSWORD, _WRONG, _WRONG_HINT)
+        return refuse_login(messages.NO_PASSWORD, _WRONG, _WRONG_HINT)
 
 
 def _find_policy(served: Sequence[ServedPolicy], user: str, database: str) -> ServedPolicy | None:
