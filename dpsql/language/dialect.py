@@ -33,7 +33,7 @@ from dpsql.catalogue.aggregate_names import (
 from dpsql.catalogue.row_names import JSON_WORDS, REFUSED_NODES, ROW_NAMES, RowName
 from dpsql.errors import BindError, ParseError, PrivacyError, Span
 from dpsql.language.advice import check_other_dialects, explain_unreadable, gather_modes, is_aggregate_name
-from dpsql.language.postgres_texts import name_units, write_values
+from dpsql.language.postgres_texts import spell_clocks, write_values
 from dpsql.language.tokens import (
     HALF_CHARACTER,
     RESERVED_WORDS,
@@ -177,7 +177,7 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     """Return one query's tree; ParseError if it is not DuckDB SQL with our extensions."""
     check_other_dialects(tokens)
     translated = translate_googlesql(translate_clauses(tokens, CLAMPED_PER_GROUP))
-    translated = name_units(_name_columns(translate_paths(translated, JSON_WORDS)))
+    translated = spell_clocks(_name_columns(translate_paths(translated, JSON_WORDS)))
     moded, starts = _rewrite_modes(gather_modes(translated))
     rewritten = _rename_named_calls(moded)
     try:

@@ -33,7 +33,7 @@ _WORDS |= {unit.lower(): micros for unit, micros in _UNITS.items()}
 _MONTHS = {"mon": 1, "month": 1, "year": 12, "y": 12}
 _PART = re.compile(r"([+-]?[0-9]{1,9})(?:\.([0-9]{1,6}))? ?([a-z]+)(?: |\Z)")
 _CLOCK = re.compile(r"([+-]?)([0-9]{1,9}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,6}))?)?")
-_ONE_UNIT = re.compile(r" *[+-]?[0-9.]+ *[a-zA-Z]* *")
+_PARTS = re.compile(r" *(?:[+-]?[0-9.]+ *[a-zA-Z]+ *)+")
 _LONGEST = 9_999_999
 """The greatest number of units that an interval of a statement may have."""
 
@@ -111,9 +111,9 @@ def write_values(nodes: Iterable[exp.Expr]) -> None:
             if isinstance(node, exp.Any):
                 made = exp.Any(this=exp.Paren(this=_write_array(held, None)))
             elif isinstance(node, exp.DateBin):
-                node.set("this", _write_interval(held) or held)
+                node.set("this", write_interval(held) or held)
             elif node.args["to"].this == exp.DType.INTERVAL:
-                made = _write_interval(held)
+                made = write_interval(held)
             elif node.args["to"].this == exp.DType.ARRAY and len(node.args["to"].expressions) == 1:
                 made = _write_array(held, node.args["to"].expressions[0])
         except ValueError:
@@ -123,8 +123,8 @@ def write_values(nodes: Iterable[exp.Expr]) -> None:
             node.replace(made)
 
 
-def _write_interval(held: exp.Expr) -> exp.Expr | None:
-    """Return an interval of one unit; None if it needs several."""
+def write_interval(held: exp.Expr) -> exp.Expr | None:
+    """Return a text as an interval of one unit; None if it needs several. ValueError if it is none."""
     found = find_unit(held.name)
     if found is None:
         return None
@@ -146,30 +146,6 @@ def find_unit(text: str) -> tuple[int, str] | None:
     return found[-1] if found and abs(found[-1][0]) <= _LONGEST else None
 
 
-def name_units(tokens: Sequence[Token]) -> list[Token]:
-    """Return tokens in which each ``INTERVAL '...'`` has a count of one unit if it can; sqlglot drops a time after days.
-
-    Raises:
-        ParseError: sqlglot would drop a part.
-    """
-    out = list(tokens)
-    for place, (word, held) in enumerate(itertools.pairwise(tokens), 1):
-        if word.token_type != TokenType.INTERVAL or held.token_type != TokenType.STRING:
-            continue
-        if _ONE_UNIT.fullmatch(held.text) is not None:
-            continue
-        try:
-            found = find_unit(held.text)
-        except ValueError:
-            what = "this interval can't be read."
-            raise token_error(held, what, "write INTERVAL '3 days 02:00:00', or INTERVAL 3 DAY.") from None
-        if found is not None:
-            out[place] = replace_token(held, TokenType.STRING, f"{found[0]} {found[1]}")
-        elif ":" in held.text:
-            raise token_error(held, "months and times don't go together here.", "add one to the other.")
-    return out
-
-
 def _write_array(held: exp.Expr, kind: exp.Expr | None) -> exp.Expr:
     """Return a list of texts, or of these cast to a type."""
     made: list[exp.Expr] = []
@@ -178,3 +154,25 @@ def _write_array(held: exp.Expr, kind: exp.Expr | None) -> exp.Expr:
         value.meta.update(held.meta)
         made.append(value if kind is None or item is None else exp.Cast(this=value, to=kind.copy()))
     return exp.Array(expressions=made)
+
+
+def spell_clocks(tokens: Sequence[Token]) -> list[Token]:
+    """Return tokens in which the time of ``INTERVAL '3 days 02:00:00'`` is a number of microseconds; sqlglot drops a time.
+
+    Raises:
+        ParseError: sqlglot would drop another part.
+    """
+    out = list(tokens)
+    for place, (word, held) in enumerate(itertools.pairwise(tokens), 1):
+        if word.token_type != TokenType.INTERVAL or held.token_type != TokenType.STRING:
+            continue
+        parts = _PARTS.match(held.text)
+        rest = held.text[parts.end() :] if parts is not None else ""
+        if parts is None or not rest:
+            continue
+        if _CLOCK.fullmatch(rest.strip()) is None:
+            hint = "write INTERVAL '3 days 02:00:00', or INTERVAL 3 DAY."
+            raise token_error(held, "this interval can't be read.", hint)
+        micros = read_interval(rest)[1]
+        out[place] = replace_token(held, TokenType.STRING, f"{parts[0]}{micros} microseconds")
+    return out

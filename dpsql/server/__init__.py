@@ -7,10 +7,10 @@ calls.py           one request, and the grid of answer times
 rights.py          the right to ask, checked at each request, and limits of requests
 analyst_tokens.py  analysts' tokens, and those of an identity provider
 connections.py     listening sockets, the server's certificate and key, and limits before login
-ledger_service.py  the front's side of a worker's ledger
+ledger_service.py  the ledger of a worker: the front's service, and the worker's proxy
 worker_process.py  the front's side of a worker process
 frames.py          messages between front and worker
-worker.py          the worker process, and its ledger
+worker.py          the worker process
 operations.py      the worker's answers to clients' messages
 isolation.py       the operating system's limits on workers
 event_log.py       the log

@@ -4,328 +4,44 @@
     python -m dpsql.server.worker SOCKET PIPE MEMORY TIMEZONE   a worker
 
 A worker confines itself first, opens the data, and then answers one call after another. Each session is an ordinary
-:class:`dpsql.session.session.Session` with a :class:`LedgerProxy`, because the front has the ledger. The front asks over the pipe
-to stop a call, and ends the worker by closing both.
-
-A new statement takes four calls to the ledger: its stored answer, the last statement of its question, the reservation, and the
-settlement, which returns the budget left. A stored statement takes the first only.
+:class:`dpsql.session.session.Session` with a :class:`~dpsql.server.ledger_service.LedgerProxy`, because the front has the ledger.
+The front asks over the pipe to stop a call, and ends the worker by closing both.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import os
 import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import cached_property, partial
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any
 
 from dpsql.client.wire import (
     Message,
     cut_bytes,
     decode,
     encode,
-    get_field,
-    read_as,
-    read_entry,
-    read_error,
-    read_state,
     write_error,
 )
-from dpsql.errors import BudgetExceeded, Error, LedgerError, ParseError, PolicyError
-from dpsql.ledger.answers import PublishedRelease, StoredRelease
-from dpsql.ledger.ledger import KeptReleases, Ledger, Ticket
-from dpsql.ledger.terms import Terms
+from dpsql.errors import Error, ParseError, PolicyError
+from dpsql.ledger.ledger import Ledger
 from dpsql.policy.model import Policy
-from dpsql.privacy.accountants import Accountant
-from dpsql.privacy.amounts import format_percent
-from dpsql.privacy.events import Event
-from dpsql.privacy.records import BudgetState, Entry, tell_time_zone
-from dpsql.report.data import PICTURES
+from dpsql.privacy.records import tell_time_zone
 from dpsql.server.event_log import name_place
-from dpsql.server.frames import FrameError, Frames, mark_left
+from dpsql.server.frames import FrameError, Frames
 from dpsql.server.isolation import bound_processor_time, confine, yield_to_front, yield_to_this_thread
+from dpsql.server.ledger_service import LedgerProxy
 from dpsql.server.rights import RequestLimits
 
 if TYPE_CHECKING:
     from dpsql.interrupts import StopRequest
     from dpsql.server.operations import ClientSession
-
-
-Ask = Callable[[dict[str, Any], bytes], Message]
-"""Sends one call to the front and returns its answer. The head has the method and its arguments."""
-
-
-class LedgerProxy(Ledger):
-    """The ledger of one analyst in a worker, which asks the front: the analyst's own statements, and totals of others.
-
-    Args:
-        ask: sends a call to the front and returns the answer of ``LedgerService.call``; the proxy raises its errors.
-        policy: the policy of the worker's sessions.
-        analyst: the analyst's name, which the front takes from the token instead.
-    """
-
-    lasting = True
-    """The front keeps a file."""
-    notices: tuple[str, ...] = ()
-    """None: they are for the owner, and may name paths and other analysts."""
-    dataset = ""
-    """Only the owner knows the data's name."""
-
-    def __init__(self, ask: Ask, policy: Policy, analyst: str) -> None:
-        self._ask = ask
-        self.path: Path | None = None
-        self.policy = policy
-        self.analyst = analyst
-        self.warnings = ()
-        self._state: BudgetState | None = None
-        self._deferred: int | None = None
-        """The last settled statement, if the front writes the settlement later."""
-        self._left: str | None = None
-        """The sentence on the budget left from the last call."""
-        self._dropped: dict[str, str | None] = {}
-
-    def _call(self, method: str, payload: bytes = b"", **values: object) -> Message:
-        """Ask the front; events are sent as JSON."""
-        self._state = self._deferred = self._left = None
-        answer = self._ask({"method": method, **{n: _write(value) for n, value in values.items()}}, payload)
-        if answer.head.get("kind") == "error":
-            raise read_error(answer)
-        return answer
-
-    # -- constant facts under a policy ----------------------------------------------------------------------------
-
-    @cached_property
-    def _facts(self) -> dict[str, Any]:
-        return self._call("terms").head
-
-    @cached_property
-    def terms(self) -> Terms:
-        """The ledger's terms, as far as this analyst may know them."""
-        return Terms.from_json(get_field(self._facts, "terms", dict))
-
-    @cached_property
-    def accountant(self) -> Accountant:
-        """The accountant of the whole budget, which writes charges in its own currency."""
-        return self.terms.open_filter()
-
-    @property
-    def debits_shares(self) -> bool:
-        return get_field(self._facts, "debits", bool)
-
-    @property
-    def holds_whole_statements(self) -> bool:
-        return get_field(self._facts, "older_answers", bool)
-
-    def say_rule(self, event: Event) -> str:
-        used = self.accountant.used_by(event)
-        return "" if used is None else f" It uses {format_percent(used)} of the {self.accountant.name} rule."
-
-    # -- the three steps ------------------------------------------------------------------------------------------
-
-    def reserve(self, event: Event, text: str, shown: Mapping[str, str] | None = None) -> Ticket:
-        answer = self._call("reserve", event=event, text=text, shown=dict(shown or {}))
-        return Ticket(get_field(answer.head, "statement_id", int), event, "", self)
-
-    def debit(self, text: str, shown: Mapping[str, str]) -> int | None:
-        answer = self._call("debit", text=text, shown=dict(shown))
-        self._state = read_state(answer.head.get("state"))
-        number = answer.head.get("statement_id")
-        return number if isinstance(number, int) else None
-
-    def note_progress(self, ticket: Ticket, event: Event) -> None:
-        self._call("progress", statement_id=ticket.statement_id, event=event)
-
-    def settle(self, ticket: Ticket, event: Event, kept: KeptReleases | None, outcome: str) -> None:
-        kept = kept or KeptReleases()
-        size = sum(map(len, kept.releases.values()))
-        if size > get_field(self._facts, "largest", int):
-            kept = KeptReleases({}, kept.questions)
-        sizes: list[tuple[object, ...]] = [
-            (key, len(release), kept.events.get(key)) for key, release in kept.releases.items()
-        ]
-        sizes += [(question, len(items)) for question, items in kept.questions.items()]
-        content = b"".join([*kept.releases.values(), *kept.questions.values()])
-        number = ticket.statement_id
-        answer = self._call("settle", content, statement_id=number, event=event, outcome=outcome, kept=sizes)
-        if answer.head.get("promised"):
-            self._deferred = number
-        else:
-            self._state = read_state(answer.head.get("state"))
-
-    def begin_settling(
-        self, ticket: Ticket, event: Event, kept: KeptReleases | None, outcome: str
-    ) -> Callable[[], None]:
-        self.settle(ticket, event, kept, outcome)
-        return lambda: None  # the front does the rest
-
-    def refuse(self, text: str, reason: str, event: Event | None = None) -> None:
-        try:
-            self._call("refuse", text=text, reason=reason, event=event)
-        except Error:  # the analyst's own error matters more than a line of the log
-            return
-
-    # -- stored answers -------------------------------------------------------------------------------------------
-
-    def replay(self, key: str) -> StoredRelease | None:
-        answer = self._call("replay", key=key)
-        found = answer.head.get("found")
-        self._dropped = {} if found is not None else {key: answer.head.get("dropped")}
-        if found is None:
-            return None
-        self._left = get_field(found, "left", str, "") or None
-        number, debit = found.get("statement_id"), found.get("debit")
-        return StoredRelease(
-            answer.payload,
-            get_field(found, "when", str),
-            number if isinstance(number, int) else None,
-            read_as(Event, found.get("event")),
-            key,
-            debit=None if debit is None else read_as(Event, debit),
-        )
-
-    def replay_all(self, keys: Sequence[str]) -> dict[str, StoredRelease]:
-        found: dict[str, StoredRelease] = {}
-        dropped: dict[str, str | None] = {}
-        for key in keys:
-            stored = self.replay(key)
-            dropped |= self._dropped
-            if stored is not None:
-                found[key] = stored
-        self._dropped = dropped
-        return found
-
-    def find_dropped(self, key: str) -> Entry | None:
-        """Return a statement that has only its time, and only if it was this analyst's own."""
-        if key not in self._dropped:
-            self.replay(key)
-        when = self._dropped.get(key)
-        return None if when is None else Entry(0, when, "", "", "released", None, None)
-
-    def asked(self, question: str) -> tuple[Entry, bytes] | None:
-        answer = self._call("asked", question=question)
-        entry = answer.head.get("entry")
-        return None if entry is None else (read_entry(entry), answer.payload)
-
-    # -- releases -------------------------------------------------------------------------------------------------
-
-    def check_publisher(self) -> None:
-        super().check_publisher()  # by the worker's policy; the front asks its own again
-
-    def publish(
-        self, name: str, text: str, contents: tuple[bytes, bytes] | None, over: str | None = None
-    ) -> None:
-        self.check_publisher()
-        content = b"".join(contents or ())
-        sizes = None if contents is None else [("", len(one)) for one in contents]
-        self._call("publish", content, name=name, text=text, over=over, kept=sizes)
-
-    @contextmanager
-    def hold_releases(self, wait: Callable[[], None]) -> Iterator[None]:
-        while not self._call("hold").head.get("held"):  # a worker has no file of the ledger
-            wait()
-        try:
-            yield
-        finally:
-            with suppress(Error):  # the front frees it when the request ends
-                self._call("free")
-
-    def list_releases(self) -> list[str]:
-        return [read_as(str, name) for name in get_field(self._call("releases").head, "names", list)]
-
-    def find_release(self, name: str) -> PublishedRelease | None:
-        answer = self._call("release", name=name)
-        sizes = answer.head.get("sizes")
-        if sizes is None:
-            return None
-        definition, content = cut_bytes(sizes, answer.payload)
-        return PublishedRelease(definition, content, get_field(answer.head, "when", str))
-
-    # -- the budget left and past statements ----------------------------------------------------------------------
-
-    def state(self, after: Iterable[Event] = (), debit: Event | None = None) -> BudgetState:
-        events = tuple(after)
-        if self._state is not None and not events and debit is None:
-            state, self._state = self._state, None  # from the settlement just before
-            return state
-        return read_state(self._call("state", after=events, debit=debit).head.get("state"))
-
-    def say_left(self) -> str:
-        if self._deferred is None:
-            left, self._left = self._left, None
-            return self.state().sentence if left is None else left
-        number, self._deferred = self._deferred, None
-        return mark_left(number)
-
-    def find_excess(self, *events: Event, debit: Event | None = None) -> BudgetExceeded | None:
-        error = self._call("excess", after=events, debit=debit).head.get("error")
-        if error is None:
-            return None
-        found = read_error(Message(error))
-        return found if isinstance(found, BudgetExceeded) else BudgetExceeded(found.message, hint=found.hint)
-
-    @property
-    def count(self) -> int:
-        """The number of this analyst's own charges and refusals."""
-        return get_field(self._call("count").head, "count", int)
-
-    def entries(self, last: int | None = None) -> list[Entry]:
-        """Return the totals of others, if there are any, and then the analyst's own statements, or the ``last`` of them."""
-        answer = self._call("entries", last=last, others=True).head
-        others, count = answer.get("others"), get_field(answer, "count", int)
-        found = [read_entry(body) for body in get_field(answer, "entries", list)]
-        start = get_field(answer, "start", int)
-        if start + len(found) < count:
-            found += self._list_own(start + len(found), count)
-        return [*([] if others is None else [read_entry(others)]), *found]
-
-    def walk(self, first: int = 1, last: int | None = None) -> Iterator[Entry]:
-        """Yield the analyst's own statements with numbers in a range, in order."""
-        for entry in self._list_own(0, self.count):
-            if first <= entry.statement_id and (last is None or entry.statement_id <= last):
-                yield entry
-
-    def _list_own(self, start: int, end: int) -> Iterator[Entry]:
-        while start < end:
-            page = get_field(self._call("entries", start=start).head, "entries", list)
-            if not page:
-                return
-            yield from map(read_entry, page)
-            start += len(page)
-
-    def tabulate(self, what: str, make: Callable[[Self], Any]) -> Any:
-        """Return figures about all analysts' statements, which the front makes."""
-        found = json.loads(self._call("tabulate", what=what).payload)
-        if what.removeprefix("picture ") in PICTURES and what.startswith("picture "):
-            return found
-        names, rows = found
-        return tuple(names), [tuple(row) for row in rows]
-
-    def list_own_numbers(self, after: int = 0) -> list[int]:
-        return [entry.statement_id for entry in self.walk(after + 1)]
-
-    def _leave_to_server(self, *given: object, **named: object) -> NoReturn:
-        raise LedgerError("Only the server can do this.")
-
-    settle_left = find_debits = spent_by_all = under = for_analyst = _leave_to_server
-    last_row = property(_leave_to_server)
-
-    def close(self) -> None:
-        """Do nothing, because the front closes the ledger and settles open statements."""
-
-
-def _write(value: object) -> object:
-    """Return a call's argument as a JSON value."""
-    if isinstance(value, tuple | list):
-        return [_write(item) for item in value]
-    return value.to_json() if isinstance(value, Event) else value
 
 
 CALL_NUMBER_BYTES = 8

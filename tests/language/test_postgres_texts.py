@@ -40,7 +40,7 @@ def test_texts_of_arrays(text: str) -> None:
     assert ask(text) == ARRAYS[text]
 
 
-@pytest.mark.parametrize("text", ["3 days foo", "1 month 02:00", "3 days 02:xx"])
+@pytest.mark.parametrize("text", ["3 days foo", "3 days 02:xx"])
 def test_intervals_that_would_lose_a_part_are_refused(text: str) -> None:
     asked = f"SELECT INTERVAL '{text}'"
     with pytest.raises(ParseError):

@@ -30,8 +30,7 @@ from dpsql.privacy.events import KINDS, Composed, DiscreteLaplace, Event, PureDP
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE, open_filter
 from dpsql.report.data import list_pictures
 from dpsql.server import ledger_service
-from dpsql.server.ledger_service import LedgerService, read_worker_event
-from dpsql.server.worker import LedgerProxy
+from dpsql.server.ledger_service import LedgerProxy, LedgerService, read_worker_event
 from tests.support import inside, near_ledger
 from tests.support.near_ledger import NearLedger
 

@@ -13,8 +13,7 @@ from dpsql.client.wire import Message, decode, encode
 from dpsql.engine import open_engine
 from dpsql.ledger.ledger import Ledger
 from dpsql.policy.model import Policy
-from dpsql.server.ledger_service import LedgerService
-from dpsql.server.worker import LedgerProxy
+from dpsql.server.ledger_service import LedgerProxy, LedgerService
 from dpsql.session.session import Session
 
 POLICY = """

@@ -6,6 +6,7 @@ import datetime
 import math
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from fractions import Fraction
 
 from sqlglot import exp
@@ -55,6 +56,7 @@ from dpsql.catalogue.date_units import (
 from dpsql.errors import did_you_mean
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
 from dpsql.language.options import interval_seconds
+from dpsql.language.postgres_texts import write_interval
 from dpsql.policy.tables import find_time_zone, suggest_time_zone
 
 _PARTS = tuple(UNIT_OF_NAME)
@@ -327,6 +329,10 @@ def bind_interval(node: exp.Expr, bind: Bind | None) -> Typed:
     if bind is not None and unit is not None and not isinstance(amount.unnest(), exp.Literal | exp.Neg):
         one = exp.Interval(this=exp.Literal.string("1"), unit=unit.copy())
         return bind(exp.Mul(this=exp.paren(amount.copy()), expression=one))
+    if unit is None and isinstance(amount, exp.Literal):
+        with suppress(ValueError):
+            if (one_unit := write_interval(amount)) is not None:
+                return bind_interval(one_unit, bind)
     if not isinstance(amount, exp.Literal) or not re.fullmatch(r"-?[0-9]{1,7}", amount.name) or unit is None:
         raise bind_error(node, "an interval is a whole number and a unit.", "write INTERVAL 3 DAY.")
     name = _unit(unit, _MEASURES, node)
