@@ -195,7 +195,7 @@ REFUSED = [
     ("strptime(s, '%q')", "format"), ("strftime(dt, s)", "literal"), ("strftime(dt, '%q')", "format"),
     ("date_trunc(lower(s), dt)", "literal|unit"), ("date_trunc('fortnight', dt)", "unit"),
     ("date_part('epoch_ns', dt)", "unit"), ("epoch_ns(ts)", "plans"), ("INTERVAL (s) DAY", "add up|whole"),
-    ("INTERVAL '1 day 2 hours'", "interval|unit|whole"), ("time_bucket(INTERVAL 0 DAY, ts)", "width"),
+    ("INTERVAL '1 month 2 hours'", "interval|unit|whole"), ("time_bucket(INTERVAL 0 DAY, ts)", "width"),
     ("time_bucket(INTERVAL -1 DAY, ts)", "width"), ("time_bucket(INTERVAL '-1' MONTH, dt)", "width"),
     ("time_bucket(iv, ts)", "literal"), ("dt + '1 day'", "add up"), ("substr(s, 9223372036854775807)", "most"),
     ("left(s, i)", "literal"), ("round(d, i)", "literal"), ("nosuch(i)", "list"),
