@@ -12,25 +12,31 @@ from collections.abc import Iterable, Sequence
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
+from dpsql.catalogue.date_units import DATE_UNITS, UNIT_MONTHS, UNIT_SECONDS
 from dpsql.language.tokens import replace_token, token_error
 
 MAX_ITEMS = 10_000
 """Most items of one array."""
 _ITEM = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"\s*|([^"\s,{}][^,{}]*))(,|\Z)', re.DOTALL)
 _SECOND = 10**6
-_UNITS = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1000,
-    "SECOND": _SECOND,
-    "MINUTE": 60 * _SECOND,
-    "HOUR": 3600 * _SECOND,
-    "DAY": 86_400 * _SECOND,
+_UNITS = [
+    (int(UNIT_SECONDS[unit.name] * _SECOND), unit.name)
+    for unit in DATE_UNITS
+    if unit.clock or unit.name == "DAY"
+]
+"""Days and the units of a clock with their microseconds, the longest first."""
+_MICROS = {
+    "us": 1,
+    "ms": 1000,
+    "s": _SECOND,
+    "sec": _SECOND,
+    "m": 60 * _SECOND,
+    "min": 60 * _SECOND,
+    "h": 3600 * _SECOND,
 }
-"""Units of time in microseconds, in ascending order."""
-_WORDS = {"us": 1, "ms": 1000, "s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND, "d": 86_400 * _SECOND}
-_WORDS |= {"sec": _SECOND, "min": 60 * _SECOND, "week": 7 * _UNITS["DAY"], "w": 7 * _UNITS["DAY"]}
-_WORDS |= {unit.lower(): micros for unit, micros in _UNITS.items()}
-_MONTHS = {"mon": 1, "month": 1, "year": 12, "y": 12}
+_MICROS |= {"d": 86_400 * _SECOND, "w": 7 * 86_400 * _SECOND}
+_MICROS |= {name.lower(): int(UNIT_SECONDS[name] * _SECOND) for name in UNIT_SECONDS.keys() - UNIT_MONTHS}
+_MONTHS = {"mon": 1, "y": 12, **{name.lower(): count for name, count in UNIT_MONTHS.items()}}
 _PART = re.compile(r"([+-]?[0-9]{1,18})(?:\.([0-9]{1,6}))? ?([a-z]+)(?: |\Z)")
 _CLOCK = re.compile(r"([+-]?)([0-9]{1,9}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,6}))?)?")
 _PARTS = re.compile(r" *(?:[+-]?[0-9.]+ *[a-zA-Z]+ *)+")
@@ -55,12 +61,12 @@ def read_interval(text: str) -> tuple[int, int]:
         if found is None:
             raise ValueError(text)
         whole, fraction, word = found.groups()
-        name = word if word in _WORDS or word in _MONTHS else word.removesuffix("s")
+        name = word if word in _MICROS or word in _MONTHS else word.removesuffix("s")
         if name in _MONTHS and not int(fraction or 0):
             months += int(whole) * _MONTHS[name]
-        elif name in _WORDS:
-            part = _scale(fraction) * _WORDS[name] // _SECOND
-            micros += int(whole) * _WORDS[name] + (-part if whole[0] == "-" else part)
+        elif name in _MICROS:
+            part = _scale(fraction) * _MICROS[name] // _SECOND
+            micros += int(whole) * _MICROS[name] + (-part if whole[0] == "-" else part)
         else:
             raise ValueError(text)
         at = found.end()
@@ -142,8 +148,8 @@ def find_unit(text: str) -> tuple[int, str] | None:
     months, micros = read_interval(text)
     found = [(months, "MONTH")] if months and not micros else []
     if not months:
-        found = [(micros // size, unit) for unit, size in _UNITS.items() if micros % size == 0]
-    return found[-1] if found and abs(found[-1][0]) <= _LONGEST else None
+        found = [(micros // size, unit) for size, unit in _UNITS if micros % size == 0]
+    return found[0] if found and abs(found[0][0]) <= _LONGEST else None
 
 
 def _write_array(held: exp.Expr, kind: exp.Expr | None) -> exp.Expr:
