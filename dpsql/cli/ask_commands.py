@@ -251,10 +251,9 @@ def _read_text(given: argparse.Namespace) -> str:
             option = "--file" if given.text.endswith(".sql") else "--database"
             raise ParseError(f"{given.text} is a file, not SQL.", hint=f"{option} {given.text}")
         return sys.stdin.read() if given.text == "-" else str(given.text)
-    try:
-        return str(given.file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        raise ParseError(f"the file {given.file} can't be read.") from None
+    from dpsql.notebook.guide import read_sql_file
+
+    return read_sql_file(given.file)
 
 
 def _params(given: argparse.Namespace) -> dict[str, object] | list[object] | None:

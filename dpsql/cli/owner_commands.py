@@ -143,7 +143,7 @@ def _check(given: argparse.Namespace) -> int:
 def _policy_import(given: argparse.Namespace) -> None:
     from fractions import Fraction
 
-    from dpsql.owner.policy_init import import_smartnoise
+    from dpsql.owner.policy_init import import_smartnoise, write_new_file
 
     try:
         text = given.metadata.read_text(encoding="utf-8")
@@ -160,13 +160,7 @@ def _policy_import(given: argparse.Namespace) -> None:
     if given.output is None:
         print(made.text(), end="")
         return
-    try:
-        with given.output.open("x", encoding="utf-8") as file:
-            file.write(made.text())
-    except FileExistsError:
-        raise PolicyError(f"{given.output} exists already; it is not overwritten.") from None
-    except OSError:
-        raise PolicyError(f"{given.output} can't be written.") from None
+    write_new_file(given.output, made.text())
     for note in made.notes:
         print(f"  - {note}")
     print(f"written to {given.output}; read it, then: dpsql policy check {given.output}")

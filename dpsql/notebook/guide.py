@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsql.catalogue.aggregate_names import AGGREGATES, SqlName
@@ -350,6 +351,14 @@ def says_anything(text: str) -> bool:
         return any(token.text != ";" for token in tokenize(text))
     except Error:
         return True
+
+
+def read_sql_file(path: str | Path) -> str:
+    """Return the text of a file of SQL; ParseError if it can't be read."""
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8")
+    except (OSError, RuntimeError, ValueError):  # RuntimeError: ~name of an unknown user
+        raise ParseError(f"the file {path} can't be read.") from None
 
 
 def refuse_templates(text: str) -> None:

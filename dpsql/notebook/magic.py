@@ -372,10 +372,7 @@ class DpsqlMagic(Magics):
 
     def _run(self, options: CellOptions, text: str, local: dict[str, object]) -> object:
         if options.file:
-            try:
-                text = Path(options.file).expanduser().read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError):
-                raise ParseError(f"the file {options.file} can't be read.") from None
+            text = guide.read_sql_file(options.file)
         written = text
         name, text = guide.split_name(text)
         silent = options.silent or name is not None

@@ -10,7 +10,6 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib import util
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.errors import BindError, Error, ParseError, did_you_mean
@@ -245,11 +244,7 @@ class Prompt:
         words, _ = guide.parse_words(rest, ())
         if len(words) != 1:
             raise ParseError(".read takes one file.", hint=".read q.sql")
-        try:
-            text = Path(words[0]).expanduser().read_text(encoding="utf-8")
-        except (OSError, RuntimeError, ValueError):  # RuntimeError: ~name of an unknown user
-            raise ParseError(f"the file {words[0]} can't be read.") from None
-        self._ask(text)
+        self._ask(guide.read_sql_file(words[0]))
 
 
 def is_whole(text: str) -> bool:

@@ -103,12 +103,7 @@ class Undecided:
 
 def find_undecided(path: Path) -> Undecided:
     """Return the open decisions of a policy file; PolicyError if it can't be read, or is not TOML."""
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise PolicyError(
-            f"the policy file {path} can't be read.", hint="check the path and its permissions."
-        ) from None
+    text = model.read_policy_file(path)
     document = parse_toml(text, path.name)
     places = []
     for keys in _find_todos(document.data, ()):

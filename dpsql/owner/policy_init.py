@@ -53,6 +53,23 @@ _REST = {"boolean": "; its groups are public"}
 _TYPES = '"BIGINT", "DOUBLE", "VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP" ...'
 
 
+def write_new_file(path: str | Path, text: str) -> Path:
+    """Write a policy's text to a file; PolicyError if the file exists, or can't be written."""
+    place = Path(path).expanduser()
+    try:
+        with place.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise PolicyError(
+            f"{place} exists already.",
+            hint="name another file, or move this one away. One policy can cover several files: dpsql policy init a.csv "
+            "b.csv -o policy.toml",
+        ) from None
+    except OSError:
+        raise PolicyError(f"{place} can't be written.", hint="check that its folder exists.") from None
+    return place
+
+
 @dataclass(frozen=True, repr=False)
 class PolicyDraft:
     """The text of a first policy.
@@ -71,19 +88,7 @@ class PolicyDraft:
         Raises:
             PolicyError: it exists, or can't be written.
         """
-        place = Path(path).expanduser()
-        try:
-            with place.open("x", encoding="utf-8") as file:
-                file.write(self.text)
-        except FileExistsError:
-            raise PolicyError(
-                f"{place} exists already.",
-                hint="name another file, or move this one away. One policy can cover several files: dpsql policy init a.csv "
-                "b.csv -o policy.toml",
-            ) from None
-        except OSError:
-            raise PolicyError(f"{place} can't be written.", hint="check that its folder exists.") from None
-        return place
+        return write_new_file(path, self.text)
 
     def summary(self, path: str | Path, command: str = "dpsql") -> str:
         """Return one line on the written file: the number of open decisions, and the next command."""

@@ -58,6 +58,17 @@ _DAY = 86_400
 _EARLIEST = Fraction(1, 1000)
 
 
+def read_policy_file(path: Path) -> str:
+    """Return the text of a policy file; PolicyError if it can't be read."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError:
+        hint = "check the path and its permissions."
+        raise PolicyError(f"the policy file {path} can't be read.", hint=hint) from None
+    except UnicodeDecodeError:
+        raise PolicyError(f"{path.name}: the file is not UTF-8 text.") from None
+
+
 def settle_answer_times(key: str, value: object) -> tuple[Fraction, ...]:
     """Read rising times in seconds; an empty list switches the grid off."""
     if not isinstance(value, list | tuple) or len(value) > MAX_ANSWER_TIMES:
@@ -457,15 +468,7 @@ class Policy(Section):
             PolicyError: the file is missing or wrong; the message starts with its name and shows the line.
         """
         path = Path(path).expanduser()
-        try:
-            text = path.read_bytes().decode("utf-8")
-        except OSError:
-            raise PolicyError(
-                f"the policy file {path} can't be read.", hint="check the path and its permissions."
-            ) from None
-        except UnicodeDecodeError:
-            raise PolicyError(f"{path.name}: the file is not UTF-8 text.") from None
-        return cls.loads(text, base=path.absolute().parent, name=path.name)
+        return cls.loads(read_policy_file(path), base=path.absolute().parent, name=path.name)
 
     @classmethod
     def loads(cls, text: str, base: str | Path | None = None, name: str = "policy") -> Policy:

@@ -180,7 +180,7 @@ def test_the_command_makes_a_policy_that_answers(
             'SELECT WITH DP OPTIONS (epsilon = 9e4) AVG("Battery-Level") FROM devices'
         ).fetchone()
     assert cli.main(["policy", "import", "meta.yaml", "--epsilon", "1", "-o", "policy.toml"]) == 1
-    assert "not overwritten" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert cli.main(["policy", "import", "meta.yaml", "--epsilon", "1", "--delta", "1e-6"]) == 0
     assert dpsql.Policy.loads(capsys.readouterr().out).budget.delta == Fraction(1, 10**6)
     for wrong in (
