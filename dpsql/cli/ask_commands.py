@@ -35,7 +35,7 @@ def add_command(
     """Add a command.
 
     Args:
-        commands: the actions of a parser, to which it is added.
+        commands: the actions of a parser; it is added to them.
         name: its word.
         run: its function; None for a command with commands of its own, which shows its help.
         help: one line, for the list of commands.
@@ -115,7 +115,7 @@ def require_policy(given: argparse.Namespace, words: str) -> None:
 
 
 def add_place(command: argparse.ArgumentParser) -> None:
-    """Add ``--policy`` and ``--ledger``, one of which gives the ledger.
+    """Add ``--policy`` and ``--ledger``; either gives the ledger.
 
     A command with a file as its argument takes no policy as an argument.
     """
@@ -196,8 +196,8 @@ def add_answer_commands(commands: Commands) -> None:
         "refresh",
         _refresh,
         "draw releases again, for a timer",
-        "All releases, or the named ones, in the order in which they were made. Each prints its rows and what they cost. "
-        "What is stored already costs nothing. The exit status is 0 if all are fresh, whether or not something was new; "
+        "All releases, or the named ones, in the order of their creation. Each prints its rows and its cost. "
+        "Stored answers cost nothing. The exit status is 0 if all are fresh, whether or not something was new; "
         f"{REFUSED} if the budget is too small for one, 1 after another error. The earlier answer of such a release stays.",
         (
             "dpsql refresh --policy policy.toml",

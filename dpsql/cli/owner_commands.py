@@ -695,4 +695,4 @@ def _end(given: argparse.Namespace) -> None:
     what = given.session or f"#{given.statement}"
     _open_tokens(given).end(given.name, what)
     named = f"session {what}" if given.session else f"statement {given.statement}"
-    print(f"a running server ends {given.name}'s {named}; what was paid stays charged.", file=sys.stderr)
+    print(f"a running server ends {given.name}'s {named}; its charges stay.", file=sys.stderr)

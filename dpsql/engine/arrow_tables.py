@@ -148,10 +148,10 @@ class _Hash:
         return len(content)
 
     def flush(self) -> None:
-        """Do nothing: there is no buffer."""
+        """Flush nothing: there is no buffer."""
 
     def close(self) -> None:
-        """Do nothing: there is no file."""
+        """Close nothing: there is no file."""
 
 
 def digest_table(table: pa.Table) -> str | None:
@@ -395,7 +395,7 @@ def _is_valid(array: pa.Array) -> bool:
 
 
 def _drop_words(array: pa.DictionaryArray, words: pa.Array) -> pa.Array:
-    """Make rows of a dictionary NULL if their word is NULL."""
+    """Replace the rows of a dictionary whose word is NULL by NULL."""
     good = words.drop_null()
     if len(good) == 0:
         return pa.nulls(len(array), array.type)

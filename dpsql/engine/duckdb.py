@@ -544,7 +544,7 @@ class DuckDBEngine(Engine):
         return given
 
     def _find_place(self, table: Table) -> tuple[str, str, str]:
-        """Make a table readable, and return its catalog, schema and name in exact queries."""
+        """Open a table's source, and return its catalog, schema and name in exact queries."""
         files = self._sources.get(table.name)
         if files is not None:
             self._orders[table.name] = sources.open_files(self._con, self.policy, table, files)

@@ -387,7 +387,7 @@ def _connect(spill: str) -> _Connections:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Return whether columns of this Arrow type have it from either connection, whatever their SQL type."""
+    """Return whether columns of this Arrow type have it from either connection, for all SQL types."""
     whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
     decimal = pa.types.is_decimal128(kind) and kind.scale > 0  # with scale 0 it may be a HUGEINT
     return bool(whole or decimal or kind in (pa.float64(), pa.date32()))
@@ -472,7 +472,7 @@ def _restore(restorer: _Restorer, value: object) -> object:
 
 
 def _find_restorer(given: pa.DataType, kind: Any) -> tuple[pa.DataType, _Restorer] | None:
-    """Return the type of restored values, and what restores one of Python's; None if these can't be rebuilt.
+    """Return the type of restored values, and the function that restores a Python value; None if there is none.
 
     Dates can't: their range is larger in DuckDB.
     """

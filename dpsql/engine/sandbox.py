@@ -50,7 +50,7 @@ MAX_IDLE = 8
 
 
 def close_quietly(con: duckdb.DuckDBPyConnection) -> None:
-    """Close a connection, whatever its state."""
+    """Close a connection in any state."""
     with contextlib.suppress(duckdb.Error):
         con.close()
 
@@ -582,7 +582,7 @@ class SchemaReplica:
         return [con], lambda: None
 
     def _widen(self, sql: str) -> None:
-        """Give wide tables the columns that a text names, since DuckDB's planning takes time for each column."""
+        """Add the columns that a text names to wide tables, since DuckDB's planning takes time for each column."""
         if not self._wide:
             return
         named = {(found[1] or found[0]).replace('""', '"').lower() for found in _NAMES.finditer(sql)}

@@ -387,7 +387,7 @@ def _write_format(node: exp.Expr) -> exp.Expr:
     parts = re.split(r"%([sIL%])", node.name)
     signs = parts[1::2]
     if not (isinstance(node.this, exp.Literal) and len([s for s in signs if s != "%"]) == len(given)):
-        raise BindError("format takes a literal, and as many values as it has signs.")
+        raise BindError("format takes a literal, and a value for each of its signs.")
     made: list[exp.Expr] = [exp.Literal.string(parts[0])]
     for sign, rest in zip(signs, parts[2::2], strict=True):
         value = exp.Literal.string("%") if sign == "%" else exp.cast(given.pop(0).copy(), "text")

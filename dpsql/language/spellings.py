@@ -161,7 +161,7 @@ def _most_frequent(node: exp.ApproxTopK) -> None:
 
 
 def _windows(select: exp.Select) -> None:
-    """Write named windows where they are used."""
+    """Replace uses of named windows by their definitions."""
     named = {window.name.lower(): window for window in select.args.get("windows") or []}
     if not named:
         return
@@ -311,7 +311,7 @@ def fold_clocks(
     evaluate: Callable[[str], object],
     label: Callable[[exp.Expr], str],
 ) -> list[str]:
-    """Replace the present time, and what is computed from it alone, by constants, in place.
+    """Replace the present time, and expressions of it alone, by constants, in place.
 
     Args:
         tree: a query.

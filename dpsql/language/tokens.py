@@ -166,7 +166,7 @@ def _refuse_unfinished(text: str, span: Span | None) -> ParseError:
     """Return the refusal of a quote or a comment without an end, with the sign that ends it."""
     sign = "" if span is None else text[slice(*span)]
     named = {"'": "a quote", '"': "a double quote", "`": "a backquote"}.get(sign)
-    hint = f"end it with {named}; within it, two of them stand for one." if named else None
+    hint = f"end it with {named}; within it, write two for one." if named else None
     if sign == "/*":
         hint = "end it with a star and a slash, once for each comment that is open."
     return ParseError("a quote or a comment does not end.", span=span, hint=hint)

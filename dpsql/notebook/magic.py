@@ -115,7 +115,7 @@ def find_problem(error: Error, source: str) -> Data | None:
     text, span = error.text, error.span
     if not text or span is None:
         return None
-    start = len(source) - len(text)  # blanks stand for a name before <<
+    start = len(source) - len(text)  # blanks replace a name before <<
     if start < 0 or any(a != b != " " for a, b in zip(source[start:], text, strict=True)):
         start = source.find(text)
     if start < 0:

@@ -435,7 +435,7 @@ def round_to_power(value: object, power: int) -> str:
 def _half_width(half: float) -> str:
     number = Decimal(repr(half))
     power = number.adjusted() - 1
-    slack = number.scaleb(-9)  # what float subtraction of the ends may have added
+    slack = number.scaleb(-9)  # the most that float subtraction of the ends adds
     up = (number - slack).quantize(Decimal(1).scaleb(power), ROUND_CEILING)
     if up.as_tuple().digits[-1] == 0 and power < 0:
         up = up.quantize(Decimal(1).scaleb(power + 1))
@@ -484,7 +484,7 @@ def _one_line(text: str) -> str:
 
 @dataclass(frozen=True)
 class TreeTable:
-    """A table: its name, what the policy says of it, and each column with its type and what is declared of it."""
+    """A table: its name, its line in the policy's words, and each column with its type and its declaration."""
 
     name: str
     words: str

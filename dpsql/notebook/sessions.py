@@ -224,7 +224,7 @@ def show_tables(session: AnalystSession) -> SchemaTree:
 
 
 def _say_declared(facts: ColumnFacts, table: Table | None) -> str:
-    """Return what is declared of a column in the tree, or what is missing before it can be used."""
+    """Return a column's declaration in the tree, or the declaration that its use still needs."""
     if facts.declared:
         return facts.help
     if table is None or table.public or facts.type == "BOOLEAN":

@@ -678,7 +678,7 @@ _OUTCOMES = {
     "unsettled": "Its process ended before it was settled: the whole reserved amount counts.",
     "written off": "It was charged after a backup was made, and counts in full.",
     "debited": "Nothing was drawn: stored answers were shown.",
-    PUBLISHED: "It published or dropped a release; what that shows was charged before.",
+    PUBLISHED: "It published or dropped a release, which was charged before.",
 }
 """Sentences about outcomes; a released answer needs none."""
 

@@ -37,7 +37,7 @@ _CELL_WIDTH = 48
 _GAP = "   "
 _CAPTION = "caption-side: bottom; text-align: left; width: 0"  # it does not widen the table
 _FOOTER = "position: sticky; left: 0; width: 100cqw; white-space: normal"
-"""The style of a caption's text, which wraps at the width of what surrounds the table."""
+"""The style of a caption's text, which wraps at the width of the table's container."""
 _SCROLLED = "overflow-x: auto; container-type: inline-size"
 _PAGE = "max-height: 30em; overflow: auto"
 """The style of a whole table, which scrolls within a page's height."""
@@ -377,7 +377,7 @@ def list_cells(state: BudgetState) -> list[PeriodCell]:
 
 
 def write_strip(state: BudgetState) -> str:
-    """Return a line of signs for each row of periods: a dot where nothing is spent, the fuller the sign the more is."""
+    """Return a line of signs for each row of periods: a dot if nothing is spent, a fuller sign for a larger share."""
     rows: dict[str, dict[int, str]] = {}
     for cell in list_cells(state):
         sign = _SIGNS[min(len(_SIGNS), math.ceil(cell.share * len(_SIGNS))) - 1] if cell.share > 0 else "·"

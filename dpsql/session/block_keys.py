@@ -134,7 +134,7 @@ class BlockKeys:
 
     @cached_property
     def forms(self) -> Forms:
-        """This session's texts in the form in which they are compared."""
+        """This session's texts in the form for comparison."""
         return Forms(self.gate, self.policy, self.engine, self.public_content)
 
     def shape(self, block: PrivateBlock, lent: Callable[[], Lent]) -> BlockShape:

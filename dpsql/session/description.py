@@ -192,7 +192,7 @@ _COUNTED = ("approx_unique", "rows", "more_refreshes")
 def _list_columns(
     policy: Policy, word: str, name: str, columns_of: Callable[[str], Mapping[str, str]]
 ) -> tuple[Sequence[str], list[tuple[str | int | float | None, ...]]]:
-    """Return the rows of DESCRIBE or SUMMARIZE: what the schema and the policy say, and nothing of the rows."""
+    """Return the rows of DESCRIBE or SUMMARIZE: facts from schema and policy, none from rows."""
     last = name.rpartition(".")[2]
     table = policy.tables.get(name) or policy.tables.get(last)
     kinds = columns_of(table.name if table is not None else name if "." not in name else last)
@@ -229,7 +229,7 @@ def _end(end: object, kind: str) -> str:
 
 
 def _list_settings(policy: Policy) -> Iterator[tuple[str, str, str]]:
-    """Yield the rows of SHOW POLICY: where a setting is declared, its name and its value."""
+    """Yield the rows of SHOW POLICY: the section of a setting, its name and its value."""
     for field in dataclasses.fields(policy.budget):
         yield "budget", field.name, _text(getattr(policy.budget, field.name))
     if policy.ledger.keep_answers_mb is not None:

@@ -237,7 +237,7 @@ class Pipeline:
         self._describe_data()
 
     def _describe_data(self) -> None:
-        """Make all that depends on the schemas of the data, and on the ``versions`` of the tables."""
+        """Build everything that depends on the data's schemas and on the ``versions`` of the tables."""
         policy, engine, ledger = self.policy, self.engine, self.ledger
         self.catalog = Catalog(
             policy, engine, policy.budget.accountant, self.functions, lambda: ledger.state().left_delta
@@ -438,7 +438,7 @@ class Pipeline:
 
     @contextmanager
     def drawing_release(self, statement: Statement, bound: Bound) -> Iterator[None]:
-        """Let no other session draw a release within the block, if the statement does."""
+        """Keep other sessions from drawing a release within the block, if the statement draws one."""
 
         def wait() -> None:
             with self.turn.give_up():

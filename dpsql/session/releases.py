@@ -1,8 +1,8 @@
 """Releases: named answers that the ledger keeps, which all analysts read and REFRESH draws again by the ordinary path.
 
 A release's definition is one query. CREATE RELEASE answers it and publishes the answer; REFRESH RELEASE answers it again, and
-pays only for blocks that are not stored. Both publish last: until then the earlier answer is there, and what was paid is stored
-by block, so that a refresh that was killed is free when it is repeated, as long as the data are the same.
+pays only for blocks that are not stored. Both publish last: until then the earlier answer is shown. Paid blocks are stored one
+by one, so a killed refresh is free when it is repeated on unchanged data.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class Releases:
         """Publish the answer of a release's statement.
 
         Raises:
-            Error: it could not be published. What was paid is stored, and the hint says so.
+            Error: it could not be published. The paid blocks are stored, and the hint says so.
         """
         draft = plan.draft
         assert draft is not None

@@ -524,7 +524,7 @@ def _timedelta(value: Any) -> datetime.timedelta | str:
     days, microseconds = value.months * 30 + value.days, value.nanoseconds // 1000
     try:
         return datetime.timedelta(days=days, microseconds=microseconds)
-    except OverflowError:  # beyond a billion days
+    except OverflowError:  # above a billion days
         return f"{days} days {microseconds} microseconds"
 
 

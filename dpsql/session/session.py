@@ -337,7 +337,7 @@ def prepare_together(plans: Sequence[Plan], look_up: LookUp) -> list[PreparedPla
 
 
 def _calibrate(prepared: Sequence[PreparedPlan], chosen: Sequence[RequestedBlock]) -> list[Plan]:
-    """Return plans in which those of these blocks that equal periods pay for, and equal ones, share one noise calibration."""
+    """Return the plans, with one noise calibration for the chosen blocks of each set of periods."""
     made: dict[str, Operator] = {}
     for periods in dict.fromkeys(item.block.periods for item in chosen):
         some = [item for item in chosen if item.block.periods == periods]

@@ -177,7 +177,7 @@ class RequestedBlock:
 
     @property
     def event(self) -> Event:
-        """The greatest loss of what is drawn for it."""
+        """The greatest loss of its draws."""
         return compose_events(one.block.event for one in self.draws) if self.parts else self.block.event
 
     @property
@@ -206,7 +206,7 @@ class PreparedPlan:
     failed_above: BindError | None = None
     """The failure of public SQL between two blocks, on the first block's release."""
     debited: int | None = None
-    """The statement number by which the analyst's share was debited for its stored answers."""
+    """The number of the statement that debited the analyst's share for its stored answers."""
 
     @property
     def answers(self) -> list[RequestedBlock]:
@@ -447,7 +447,7 @@ class StoredBlocks:
         return True
 
     def _find_model(self, plan: Plan, place: int, parts: PeriodParts) -> BlockShape | None:
-        """Return the shape of a block over fixed days, by which its parts are known; None if its noise depends on the days."""
+        """Return the shape of a block over fixed days, which identifies its parts; None if its noise depends on the days."""
         known = self._models.get((id(plan), place))
         if known is not None and known[0] is plan:
             return known[1]
@@ -601,7 +601,7 @@ class StoredBlocks:
 
     @staticmethod
     def _unite_parts(item: RequestedBlock) -> None:
-        """Make the release of a block, once those of all its parts are known."""
+        """Join the releases of a block's parts, once all are known."""
         for part in item.parts:
             if part.release is None and part.same is not None and part.same.release is not None:
                 part.release = _rename(part.same, part)

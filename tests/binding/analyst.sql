@@ -1369,7 +1369,7 @@ SELECT COUNT(*) FROM `proj.ds.visits`
 SELECT COUNT(*) FROM visits WHERE doctor = 'a `tick`' OR ward = 'A' -- `x
 
 -- refused: a quote or a comment does not end.
--- hint: end it with a backquote; within it, two of them stand for one.
+-- hint: end it with a backquote; within it, write two for one.
 SELECT COUNT(*) FROM `visits
 
 -- answered, as: SELECT COUNT(DISTINCT patient), COUNT(DISTINCT ward) FROM visits

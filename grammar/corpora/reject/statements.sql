@@ -283,7 +283,7 @@ SELECT COUNT(*) FROM visits WHERE city = 'Delft
 ParseError: a quote or a comment does not end.
   1 |   SELECT COUNT(*) FROM visits WHERE city = 'Delft
                                                  ^
-Hint: end it with a quote; within it, two of them stand for one.
+Hint: end it with a quote; within it, write two for one.
 ====
 -- case: nothing selected
 SELECT FROM visits
