@@ -137,12 +137,17 @@ class Finisher(sandbox.Idle):
             self._described[key] = found
             return found
 
+    def describe_shown(
+        self, sql: str, relations: Mapping[str, Sequence[tuple[str, str]]], public: Iterable[str] = ()
+    ) -> list[tuple[str, str]]:
+        """Return names and types as :meth:`describe`, with texts for types of labels, as engines and analysts read them."""
+        return [(name, show_label_types(kind)) for name, kind in self.describe(sql, relations, public)]
+
     def find_schema(
         self, sql: str, relations: Mapping[str, Sequence[tuple[str, str]]], public: Iterable[str] = ()
     ) -> pa.Schema:
         """Bind a query, and return the Arrow schema of :meth:`finish`'s answer; BindError if it does not fit the relations."""
-        described = self.describe(sql, relations, public)
-        columns = [(name, show_label_types(kind)) for name, kind in described]
+        columns = self.describe_shown(sql, relations, public)
         with self.lock, self._binding.cursor() as con:
             types = con.sql(write_empty_query(columns)).to_arrow_reader(1).schema.types
         untyped = [kind.strip('"') == "NULL" for _, kind in columns]

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -34,6 +34,7 @@ from dpsql.numerics.exact_numbers import Floats, round_significant, write_number
 from dpsql.privacy import conversions
 from dpsql.privacy.events import (
     BoundedRange,
+    Composed,
     DiscreteLaplace,
     Event,
     EventList,
@@ -45,6 +46,7 @@ from dpsql.privacy.events import (
     RenyiSelection,
     RoundedGaussian,
     StableTest,
+    compose_events,
     require,
 )
 
@@ -254,6 +256,15 @@ def declare(events: Iterable[Event], delta: Fraction) -> DeclaredPlan:
     if not listed:
         raise ValueError("a plan has at least one event")
     return DeclaredPlan(listed, find_cost(listed, delta), delta)
+
+
+def declare_if_cheaper(events: Sequence[Event], delta: Fraction) -> Event:
+    """Return the cheaper event of statements that were priced together: their sum, or a declared plan with this delta."""
+    whole = compose_events(events)
+    if len(events) == 1 or not whole.delta < delta:
+        return whole
+    together = declare(whole.events if isinstance(whole, Composed) else [whole], delta)
+    return together if together.basic[0] < whole.basic[0] else whole
 
 
 def _step(plain: Counter[tuple[str, Fraction, int]], mu_squared: float, points: float) -> float:

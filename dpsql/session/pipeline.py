@@ -28,7 +28,6 @@ from dpsql.binding.bind import Plans
 from dpsql.binding.modes.declared import Declaration, bind_declare
 from dpsql.binding.plan import Plan, PrivateBlock
 from dpsql.binding.relations.catalog import Catalog
-from dpsql.binding.relations.relation import fold
 from dpsql.engine.base import Engine
 from dpsql.engine.postprocess import Finisher
 from dpsql.engine.sandbox import NO_PLAN, parse_to_json
@@ -43,8 +42,6 @@ from dpsql.errors import (
 )
 from dpsql.exact.gate import STAND_INS, Gate
 from dpsql.interrupts import POLL_SECONDS, Turns, check_stop
-from dpsql.language.dialect import quote_where_needed
-from dpsql.language.labels import Orders, show_label_types
 from dpsql.language.options import parse_epsilon
 from dpsql.language.statements import Statement
 from dpsql.late_dataclass import dataclass
@@ -52,7 +49,7 @@ from dpsql.ledger.ledger import Ledger, Ticket
 from dpsql.mechanisms.base import Columns, NormalForm, Operator, Prove, Read, Reader, Release, fill_parameters
 from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.noise.entropy import Entropy
-from dpsql.policy.model import Policy
+from dpsql.policy.model import Policy, fold
 from dpsql.privacy.events import Composed, Event
 from dpsql.privacy.periods import Days
 from dpsql.session.block_keys import BlockKeys
@@ -87,8 +84,7 @@ class PlanCheck:
     def describe_lent(self, plan: Plan, block: PrivateBlock) -> dict[str, Columns]:
         """Return the names and columns of the public relations that a block's exact queries read."""
         schemas = {b.name: b.columns for b in plan.blocks}
-        described = {i.name: self.finisher.describe(i.sql, schemas, plan.public) for i in block.inputs}
-        lent = {name: [(c, show_label_types(kind)) for c, kind in found] for name, found in described.items()}
+        lent = {i.name: self.finisher.describe_shown(i.sql, schemas, plan.public) for i in block.inputs}
         return {**lent, **block.operator.provides}
 
     def check(self, plan: Plan) -> None:
@@ -376,7 +372,7 @@ class Pipeline:
             raise BindError(
                 "nothing is drawn: the release is there already.",
                 span=statement.span,
-                hint=f"write EXPLAIN REFRESH RELEASE {quote_where_needed(statement.release)}.",
+                hint="write REFRESH RELEASE after EXPLAIN.",
                 text=statement.text,
             )
         plan = bound
@@ -588,14 +584,10 @@ class Pipeline:
             confidence=plan.confidence,
             lasting=self.ledger.lasting or (event is None and not prepared.stored),
             expected_error=prepared.expected_errors,
-            orders=self._find_orders(plan),
+            orders=plan.find_orders(self.finisher.describe(plan.finish, plan.schemas, plan.public))
+            if any(block.orders for block in plan.blocks)
+            else (),
         )
-
-    def _find_orders(self, plan: Plan) -> Orders:
-        """Return the output columns that have labels of an ENUM."""
-        if not any(block.orders for block in plan.blocks):
-            return ()
-        return plan.find_orders(self.finisher.describe(plan.finish, plan.schemas, plan.public))
 
     def _run_above(self, prepared: PreparedPlan, relations: Mapping[str, pa.Table]) -> pa.Table:
         """Run the SQL above the private blocks; PostprocessingError if it fails on released values."""

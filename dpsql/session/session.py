@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -22,13 +21,11 @@ from dpsql.language.parameter_values import Params
 from dpsql.language.statements import PRICED, Statement, parse
 from dpsql.ledger.ledger import BudgetState, Entry, Ledger
 from dpsql.ledger.state_files import place_ledger
-from dpsql.mechanisms.base import Operator
-from dpsql.mechanisms.marginals import calibrate_together, find_pair
 from dpsql.policy.model import Policy
-from dpsql.privacy.events import Composed, Event, compose_events
+from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.periods import date_event, split_by_periods
-from dpsql.privacy.pld import declare
+from dpsql.privacy.pld import declare_if_cheaper
 from dpsql.report.tables import BudgetPanel
 from dpsql.session.description import describe_cell, describe_tables, show, show_setting
 from dpsql.session.explain import AskedStatement, explain_all, explain_why, noting
@@ -37,7 +34,7 @@ from dpsql.session.interface import AnalystSession, Question, SessionPlan
 from dpsql.session.pipeline import Bound, Pipeline, before_payment, pausing_collection
 from dpsql.session.result import DeclaredResult, Result
 from dpsql.session.session_state import OpenCell
-from dpsql.session.stored_blocks import PreparedPlan, RequestedBlock
+from dpsql.session.stored_blocks import PreparedPlan, RequestedBlock, prepare_together
 
 
 def open_session(
@@ -311,44 +308,6 @@ def _locate(statement: Statement) -> Iterator[None]:
 
 # -- statements declared together ------------------------------------------------------------------------------------
 
-LookUp = Callable[[Sequence[Plan]], list[PreparedPlan]]
-"""Looks up the blocks of plans that are paid together."""
-
-
-def prepare_together(plans: Sequence[Plan], look_up: LookUp) -> list[PreparedPlan]:
-    """Look up plans declared together, with one calibration of the Gaussian noise of their blocks.
-
-    With a budget per period it is one for each set of periods: a calibration is charged as a whole.
-
-    If all of these blocks are stored under the joint calibration, they are free. Otherwise blocks stored individually
-    are free, and the rest are calibrated together.
-    """
-    alone = look_up(plans)
-    items = [item for prepared in alone for item in prepared.asked if item.same is None]
-    noisy = [item for item in items if find_pair(item.block.operator) is not None and not item.parts]
-    left = [item for item in noisy if item.stored is None]
-    if len(noisy) < 2:
-        return alone
-    joint = look_up(_calibrate(alone, noisy))
-    asked = (item for prepared in joint for item in prepared.asked)
-    if len(left) == len(noisy) or all(item.free or find_pair(item.block.operator) is None for item in asked):
-        return joint
-    return look_up(_calibrate(alone, left)) if len(left) > 1 else alone
-
-
-def _calibrate(prepared: Sequence[PreparedPlan], chosen: Sequence[RequestedBlock]) -> list[Plan]:
-    """Return the plans, with one noise calibration for the chosen blocks of each set of periods."""
-    made: dict[str, Operator] = {}
-    for periods in dict.fromkeys(item.block.periods for item in chosen):
-        some = [item for item in chosen if item.block.periods == periods]
-        operators = calibrate_together([item.block.operator for item in some])
-        made |= {item.key: operator for item, operator in zip(some, operators, strict=True)}
-    plans = []
-    for one in prepared:
-        blocks = (replace(item.block, operator=made.get(item.key, item.block.operator)) for item in one.asked)
-        plans.append(replace(one.plan, blocks=tuple(blocks)))
-    return plans
-
 
 class DeclaredStatements(SessionPlan):
     """Statements of a local session that are priced together before the first is run."""
@@ -402,7 +361,7 @@ class DeclaredStatements(SessionPlan):
         if ACCOUNTANTS[budget.accountant].has_rule or len(events) == 1:
             return whole
         parts = split_by_periods(events)
-        priced = (date_event(_declare(some, delta), periods) for periods, some in parts.items())
+        priced = (date_event(declare_if_cheaper(some, delta), periods) for periods, some in parts.items())
         return compose_events(priced)
 
     def _check_versions(self) -> None:
@@ -430,12 +389,3 @@ class DeclaredStatements(SessionPlan):
             for declared, one in zip(self._declared, prepared, strict=True):
                 declared._result = line.finish(one, ticket, notes)
                 line.last = AskedStatement(declared.source).look_up(one).finish(one, declared._result.notes)
-
-
-def _declare(events: Sequence[Event], delta: Fraction) -> Event:
-    """Return the cheaper event of statements that were priced together: their sum, or one with this delta."""
-    whole = compose_events(events)
-    if len(events) == 1 or not whole.delta < delta:
-        return whole
-    together = declare(whole.events if isinstance(whole, Composed) else [whole], delta)
-    return together if together.basic[0] < whole.basic[0] else whole

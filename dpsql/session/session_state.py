@@ -17,18 +17,16 @@ from dpsql.binding.plan import Plan, PrivateBlock, ReleaseDraft
 from dpsql.binding.public_statement import FORETOLD, KeptResult, make_unique
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.binding.relations.plan_size import refuse_cell
-from dpsql.binding.relations.relation import fold
 from dpsql.engine.arrow_tables import to_arrow
 from dpsql.engine.postprocess import Finisher
 from dpsql.errors import BindError, Error, PolicyError, Span, did_you_mean
-from dpsql.language.labels import show_label_types
 from dpsql.language.statements import Statement
 from dpsql.late_dataclass import dataclass
 from dpsql.ledger.ledger import Ledger, Ticket
 from dpsql.mechanisms.queries import Select
 from dpsql.mechanisms.selection.above_threshold import InteractiveThreshold
 from dpsql.noise.entropy import Entropy
-from dpsql.policy.model import Policy
+from dpsql.policy.model import Policy, fold
 from dpsql.session.result import MissingLibrary, Result
 
 
@@ -133,8 +131,8 @@ class KeptResults:
 
     def describe(self, item: KeptResult) -> Mapping[str, str]:
         """Return names and SQL types of the columns of a kept result, or of a release."""
-        known = dict(self._finisher.describe(Select("*", item.table).sql, {}, (item.table,)))
-        return {column: show_label_types(known[column]) for column in item.columns}
+        known = dict(self._finisher.describe_shown(Select("*", item.table).sql, {}, (item.table,)))
+        return {column: known[column] for column in item.columns}
 
 
 def make_kept(name: str, given: Result) -> tuple[KeptResult, pa.Table]:
