@@ -489,8 +489,9 @@ class DuckDBEngine(Engine):
         self._places: dict[str, tuple[str, str, str]] = {}
         self._paths: dict[str, tuple[str, str, str]] = {}
         self._orders: dict[str, Mapping[str, tuple[str, ...]]] = {}
+        listed = sources.list_catalog(self._con) if self._list_named() else []
         for table in self.policy.tables.values():
-            place = self._find_place(table)
+            place = self._find_place(table, listed)
             # Two tables of one source may have different privacy units, so each has its own name.
             if place in self._places.values():
                 place = sources.open_again(self._con, table, ".".join(map(sandbox.quote_identifier, place)))
@@ -532,10 +533,9 @@ class DuckDBEngine(Engine):
         for setting, value in {**sandbox.SETTINGS, **_MEANING, "TimeZone": "UTC"}.items():
             with contextlib.suppress(duckdb.Error):
                 cursor.execute(f"SET SESSION {setting} = '{value}'")
-        tables = self.policy.tables.values()
-        named = [t.source or t.name for t in tables if self._sources.get(t.name) is None]
-        there = sources.exists_in_catalog
-        if all(there(cursor, name) or not there(given, name) for name in named):
+        missing = {name.rsplit(".")[-1].lower() for name in self._list_named()}
+        missing -= {item.name for item in sources.list_catalog(cursor)}
+        if not missing or missing.isdisjoint(item.name for item in sources.list_catalog(given)):
             self._zone = "UTC"
             return cursor
         # Registered frames and temporary tables belong to one connection; a cursor does not see them.
@@ -543,14 +543,19 @@ class DuckDBEngine(Engine):
         sandbox.refuse_settings(given, {s: _MEANING[s] for s in ("default_collation", "integer_division")})
         return given
 
-    def _find_place(self, table: Table) -> tuple[str, str, str]:
+    def _list_named(self) -> list[str]:
+        """Return the names of the policy's tables that are in no file."""
+        tables = self.policy.tables.values()
+        return [t.source or t.name for t in tables if self._sources.get(t.name) is None]
+
+    def _find_place(self, table: Table, listed: Sequence[sources.Listed]) -> tuple[str, str, str]:
         """Open a table's source, and return its catalog, schema and name in exact queries."""
         files = self._sources.get(table.name)
         if files is not None:
             self._orders[table.name] = sources.open_files(self._con, self.policy, table, files)
             return ("temp", "main", sources.name_view(table))
         name = table.source or table.name
-        temporary = "." not in name and sources.exists_in_catalog(self._con, name, temporary=True)
+        temporary = "." not in name and any(i.temporary and i.name == name.lower() for i in listed)
         places = sources.list_places(name, self._home, self._database)
         for place in [("temp", "main", name)] if temporary else places:
             body = ".".join(map(sandbox.quote_identifier, place))
@@ -565,7 +570,7 @@ class DuckDBEngine(Engine):
         texts = [column for column, kind in columns.items() if kind == "VARCHAR"]
         collated = [column for column in texts if sources.is_collated(self._con, body, column)]
         frame = NameMapping(self._frames).get(name)
-        pandas = frame is None and sources.is_pandas(self._con, place)
+        pandas = frame is None and any(item.pandas and item.place == place for item in listed)
         if not pandas:  # categories of a registered pandas frame may have no order
             found = {column: sources.list_labels(kind) for column, kind in columns.items()}
             self._orders[table.name] = {column: order for column, order in found.items() if order}

@@ -19,7 +19,7 @@ import re
 from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 import duckdb
@@ -535,20 +535,29 @@ def is_collated(con: duckdb.DuckDBPyConnection, body: str, name: str) -> bool:
     return len(con.execute(f"SELECT v FROM ({query}) AS t GROUP BY v").fetchall()) < 7
 
 
-def exists_in_catalog(con: duckdb.DuckDBPyConnection, name: str, temporary: bool = False) -> bool:
-    """Return whether a connection's catalog has a table or view of that name, without reading rows."""
+class Listed(NamedTuple):
+    """A table or a view of a connection's catalog.
+
+    ``pandas``: whether it is a registered pandas frame, for which DuckDB infers types from some rows.
+    """
+
+    place: tuple[str, str, str]
+    temporary: bool
+    pandas: bool
+
+    @property
+    def name(self) -> str:
+        """Its name for comparisons."""
+        return self.place[2].lower()
+
+
+def list_catalog(con: duckdb.DuckDBPyConnection) -> list[Listed]:
+    """Return the tables and views of a connection's catalog, without reading rows."""
     rows = con.execute(
-        "SELECT temporary FROM duckdb_tables() WHERE lower(table_name) = lower(?) UNION ALL "
-        "SELECT temporary FROM duckdb_views() WHERE lower(view_name) = lower(?)",
-        [name.rsplit(".")[-1]] * 2,
+        "SELECT database_name, schema_name, table_name, temporary, FALSE FROM duckdb_tables() UNION ALL "
+        "SELECT database_name, schema_name, view_name, temporary, contains(sql, 'pandas_scan(') FROM duckdb_views()"
     ).fetchall()
-    return any(row[0] for row in rows) if temporary else bool(rows)
-
-
-def is_pandas(con: duckdb.DuckDBPyConnection, place: tuple[str, str, str]) -> bool:
-    """Return whether a relation is a registered pandas frame, for which DuckDB infers types from some rows."""
-    query = "SELECT sql FROM duckdb_views() WHERE (database_name, schema_name, view_name) = (?, ?, ?)"
-    return any("pandas_scan(" in row[0] for row in con.execute(query, place).fetchall())
+    return [Listed(row[:3], bool(row[3]), bool(row[4])) for row in rows]
 
 
 def find_source(table: Table, base: Path) -> list[str] | None:

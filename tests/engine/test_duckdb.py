@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
+from dpsql.engine import sources
 from dpsql.engine.base import WITHHELD
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import BindError, EngineError, PolicyError, PrivacyError
@@ -344,3 +345,16 @@ def test_no_exact_query_calls_a_function_of_the_owner(tmp_path: Path) -> None:
         with pytest.raises(PrivacyError):
             session.sql(sums)
         assert session.budget().spent == before
+
+
+def test_a_session_lists_the_catalog_once_for_all_of_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Listing it takes longer than any other step of opening a table."""
+    listed: list[object] = []
+    own = sources.list_catalog
+    monkeypatch.setattr(sources, "list_catalog", lambda con: listed.append(con) or own(con))
+    with duckdb.connect() as con:
+        for number in range(5):
+            con.execute(f"CREATE TABLE t{number} AS SELECT 1 AS u")
+        tables = {f"t{number}": Table(f"t{number}", privacy_unit="u", max_rows=1) for number in range(5)}
+        DuckDBEngine(con, Policy(Budget(1), tables), Path()).close()
+    assert len(listed) == 2, "for its cursor, and for the places of its tables"
