@@ -226,6 +226,13 @@ BindError: contribution_bounds_per_row are the wrong way round.
                                                            ^^^^
 Hint: the lower bound comes first.
 ====
+-- case: bounds whose sums would not be exact
+-- caret: none
+SELECT SUM(amount, contribution_bounds_per_row => (0, 1e300)) FROM visits
+----
+BindError: these bounds are too far apart for exact sums.
+Hint: declare narrower bounds.
+====
 -- case: one bound
 SELECT SUM(amount, contribution_bounds_per_row => 5) FROM visits
 ----
