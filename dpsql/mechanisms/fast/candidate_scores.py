@@ -77,7 +77,6 @@ from dpsql.numerics.exact_numbers import (
 
 FARTHEST_SUMMED = 1 << 31
 """The greatest absolute value summed here: the sum of this many rows fits 62 bits."""
-_LEAST_BITS, _MOST_BITS = 13, 20
 _MOST_POWER = 19
 """The binary logarithm of the most rows summed at once."""
 _NONE = np.zeros(0, dtype=np.intp)
@@ -117,20 +116,12 @@ class ClippedSums:
     """Counts and sums of integers between thresholds, clamped to ``low`` and ``high``."""
 
     def __init__(self, ends: Sequence[Thresholds], low: int, high: int) -> None:
-        self._values = np.unique(np.concatenate([end.values for end in ends]))
-        bits = min(max(_LEAST_BITS, (len(self._values) - 1).bit_length()), _MOST_BITS)
-        while True:
-            self._cells = IntegerCells(low, high, bits)
-            self._numbers = self._cells.of(self._values)
-            each = np.bincount(self._numbers, minlength=self._cells.count)
-            if bits == _MOST_BITS or not (each > 1).any():
-                break
-            bits += 1
-        self._crowded, self._near = each > 1, np.zeros(self._cells.count, dtype=np.int64)
-        self._some_crowded = bool(self._crowded.any())
-        self._known = self._cells.compared(self._values, np.empty(len(self._values), dtype=np.int64))
-        self._near[self._numbers] = self._known
-        self._bins = self._cells.count + 2  # the last bin is for rows outside all cells
+        self._thresholds = known = SortedThresholds([(end, True) for end in ends], False, 0, (low, high))
+        assert isinstance(known.cells, IntegerCells)
+        self._cells, self._bins = (
+            known.cells,
+            known.cells.count + 2,
+        )  # the last bin is for rows of crowded cells
         self._tallies = ThreadTallies(self._make_tally)
 
     def add(self, values: NumberArray) -> None:
@@ -144,28 +135,29 @@ class ClippedSums:
         work_beside(arrays, self.add, COUNTING_THREADS)
 
     def _make_tally(self) -> _Tally:
-        return _Tally(self._bins, len(self._values) + 1, self._cells.shift)
+        return _Tally(self._bins, len(self._thresholds.values) + 1, self._cells.shift)
 
     def _add(self, part: NumberArray, tally: _Tally) -> None:
-        size = len(part)
+        size, known = len(part), self._thresholds
         places, added = tally.take(size)
         x = self._cells.compared(part, tally.held[:size])
         index = self._cells.number(x, places)
-        near = self._near.take(index, mode="clip", out=tally.near[:size])
-        many = np.flatnonzero(self._crowded.take(index)) if self._some_crowded else _NONE
+        near = known.near.take(index, mode="clip", out=tally.near[:size])
+        many = _NONE if known.crowded is None else np.flatnonzero(known.crowded.take(index))
         index += x >= near
         starts = np.left_shift(index, self._cells.shift, out=near)
         np.add(np.subtract(x, starts, out=starts), tally.one, out=added)
         if len(many):
-            rank = np.searchsorted(self._known, x[many], "right")
+            rank = np.searchsorted(known.known, x[many], "right")
             np.add.at(tally.apart, rank, 1)
             np.add.at(tally.sums_apart, rank, x[many] + self._cells.low)
             index[many], added[many] = self._bins - 1, 0
 
     def clipped(self, end: Thresholds) -> Integers:
         """Return the sum of the values clipped at each b (b NULL: 0)."""
+        known = self._thresholds
         counts, rests = np.zeros((2, self._bins), dtype=np.int64)
-        apart, sums_apart = np.zeros((2, len(self._values) + 1), dtype=np.int64)
+        apart, sums_apart = np.zeros((2, len(known.values) + 1), dtype=np.int64)
         for tally in self._tallies.all:
             counts += tally.bins
             rests += tally.rests  # after the bins, which fold what is left
@@ -173,8 +165,8 @@ class ClippedSums:
             sums_apart += tally.sums_apart
         counts, rests, apart = counts[:-1], rests[:-1], np.cumsum(apart)
         sums = counts * ((np.arange(len(counts)) << self._cells.shift) + self._cells.low) + rests
-        place = np.searchsorted(self._values, end.values)
-        cells = self._numbers[place]
+        place = known.place(end, after=True)
+        cells = known.numbers[place]
         below = np.cumsum(counts)[cells] + apart[place]
         under = np.cumsum(sums)[cells] + np.cumsum(sums_apart)[place]
         beyond = to_integers(int(counts.sum()) + int(apart[-1]) - below)

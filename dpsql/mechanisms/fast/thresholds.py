@@ -305,55 +305,56 @@ def read_edges(end: Thresholds, after: bool, doubles: bool, digits: int) -> Numb
 class SortedThresholds:
     """Distinct thresholds in ascending order, their cells, and the places of the given ones.
 
-    ``doubles``: rows are doubles, otherwise integers whose last ``digits`` are decimal places.
+    Args:
+        doubles: whether rows are doubles, otherwise integers whose last ``digits`` are decimal places.
+        span: the ends that integers are clamped to; by default thresholds are distinguished from all below and above.
     """
 
     cells: NumberCells
     crowded: NDArray[np.bool_] | None = None
     """The cells with several thresholds; None if there are none."""
-    first: NDArray[np.int64] | None = None
-    """The number of thresholds in the cells before each, if some are crowded."""
+    known: NumberArray
+    """The thresholds as they are compared."""
     near: NumberArray
     """The threshold of each cell."""
 
-    def __init__(self, ends: Sequence[Compared], doubles: bool, digits: int) -> None:
+    def __init__(
+        self, ends: Sequence[Compared], doubles: bool, digits: int, span: tuple[int, int] | None = None
+    ) -> None:
         self._doubles, self._digits, self.sides = doubles, digits, sorted({after for _, after in ends})
         found: list[NumberArray] = []
         for edges in (read_edges(end, after, doubles, digits) for end, after in ends):
             if not any(np.array_equal(edges, known) for known in found):
                 found.append(edges)
         self.values = _sort(found[0] if len(found) == 1 else np.concatenate(found))
-        self.known, self.steps = self.values[:0], list[int]()
-        self.cells, self.numbers = self._choose_cells()
+        if not doubles:
+            span = span or (int(self.values[0]) - 1, int(self.values[-1]) + 1)
+        self.cells, self.numbers = self._choose_cells(span)
         self._look_up()
 
-    def _choose_cells(self) -> tuple[NumberCells, NDArray[np.int64]]:
+    def _choose_cells(self, span: tuple[int, int] | None) -> tuple[NumberCells, NDArray[np.int64]]:
         """Choose about as many cells as thresholds, more if these are uneven, and return the thresholds' cells."""
         bits = min(max(_LEAST_BITS, (len(self.values) - 1).bit_length()), _MOST_BITS)
         most = min(max(bits + 1, _CHEAP_BITS), _MOST_BITS)
         while True:
-            made = self._make_cells(bits)
+            made: NumberCells
+            if span is None:
+                made = DoubleCells.between(self.values, 1 << bits)
+            else:
+                made = IntegerCells(*span, bits)
             numbers = made.of(self.values)
             crowded = np.count_nonzero(numbers[1:] == numbers[:-1])
             if bits == most or crowded * (64 if bits < _CHEAP_BITS else 4) <= len(self.values):
                 return made, numbers
             bits += 1
 
-    def _make_cells(self, bits: int) -> NumberCells:
-        if self._doubles:
-            return DoubleCells.between(self.values, 1 << bits)
-        return IntegerCells(int(self.values[0]) - 1, int(self.values[-1]) + 1, bits)
-
     def _look_up(self) -> None:
         """Make the look-up tables of cells."""
-        known = self.cells.compared(self.values, np.empty(len(self.values), dtype=self.cells.kind))
+        self.known = self.cells.compared(self.values, np.empty(len(self.values), dtype=self.cells.kind))
         self.near = np.zeros(self.cells.count, dtype=self.cells.kind)
-        self.near[self.numbers] = known
-        each = np.bincount(self.numbers, minlength=self.cells.count)
-        if bool((each > 1).any()):
-            self.known, self.crowded = known, each > 1
-            self.first = np.cumsum(each) - each  # the number of thresholds in the cells before
-            self.steps = [1 << bit for bit in reversed(range(int(each.max()).bit_length()))]
+        self.near[self.numbers] = self.known
+        crowded = np.bincount(self.numbers, minlength=self.cells.count) > 1
+        self.crowded = crowded if bool(crowded.any()) else None
 
     def place(self, end: Thresholds, after: bool) -> NDArray[np.intp]:
         """Return the indices of the sums below thresholds, or at most them (``after``). NULL: any."""
@@ -434,7 +435,7 @@ class ThresholdCounts:
         many: NDArray[np.intp] | None = None
         if known.crowded is not None:
             many = np.flatnonzero(known.crowded.take(cells))
-            self._add_crowded(x[many], cells[many], tally)
+            self._add_crowded(x[many], tally)
         near = known.near.take(cells, mode="clip", out=tally.near[:size])
         # Rows above a cell's threshold are counted with those below the next one's.
         index = cells if len(self._sides) == 1 else np.multiply(cells, 2, out=cells)
@@ -443,14 +444,10 @@ class ThresholdCounts:
         if many is not None:
             index[many] = len(self._sides) * self._cells.count + 1  # these are counted separately
 
-    def _add_crowded(self, x: NumberArray, cells: NDArray[np.int64], tally: _Tally) -> None:
+    def _add_crowded(self, x: NumberArray, tally: _Tally) -> None:
         """Count rows of cells with several thresholds: the number of these at most each row, and equality to the last."""
         known = self._thresholds.known
-        assert self._thresholds.first is not None
-        place, last = self._thresholds.first.take(cells), len(known) - 1
-        for step in self._thresholds.steps:
-            near = known.take(np.minimum(place + (step - 1), last))
-            place += step * ((place + step <= last + 1) & (near <= x))
+        place = np.searchsorted(known, x, side="right")
         at = (place > 0) & (known.take(np.maximum(place - 1, 0)) == x)
         np.add.at(tally.classes, 2 * place - at, 1)
 

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.fast import candidate_scores
+from dpsql.mechanisms.fast import candidate_scores, thresholds
 from dpsql.mechanisms.fast.candidate_scores import ClippedSums
 from dpsql.mechanisms.fast.thresholds import Thresholds
 
@@ -15,12 +15,12 @@ from dpsql.mechanisms.fast.thresholds import Thresholds
 @pytest.mark.parametrize("seed", range(30))
 def test_the_same_sums(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(seed)
-    monkeypatch.setattr(candidate_scores, "_LEAST_BITS", dice.choice([1, 3, 13]))
-    monkeypatch.setattr(candidate_scores, "_MOST_BITS", dice.choice([14, 20]))
+    monkeypatch.setattr(thresholds, "_LEAST_BITS", dice.choice([1, 3, 13]))
+    monkeypatch.setattr(thresholds, "_MOST_BITS", dice.choice([14, 20]))
     monkeypatch.setattr(candidate_scores, "_MOST_POWER", dice.choice([0, 1, 6, 19]))
     monkeypatch.setattr(candidate_scores, "BLOCK_ROWS", dice.choice([40, 1 << 15]))
     if seed % 3 == 0:  # several thresholds in a cell
-        monkeypatch.setattr(candidate_scores, "_MOST_BITS", candidate_scores._LEAST_BITS)
+        monkeypatch.setattr(thresholds, "_MOST_BITS", thresholds._LEAST_BITS)
     low, width = dice.choice([0, -50, 1000, -(2**30)]), dice.choice([5, 300, 2**20, 2**30])
     near = [low + dice.randint(-3, width) for _ in range(12)]
     clips = np.array(dice.choices(near, k=9))
