@@ -144,11 +144,11 @@ class ClippedSums:
         index = self._cells.number(x, places)
         near = known.near.take(index, mode="clip", out=tally.near[:size])
         many = _NONE if known.crowded is None else np.flatnonzero(known.crowded.take(index))
+        rank = known.rank(x[many], index[many]) if len(many) else _NONE
         index += x >= near
         starts = np.left_shift(index, self._cells.shift, out=near)
         np.add(np.subtract(x, starts, out=starts), tally.one, out=added)
         if len(many):
-            rank = np.searchsorted(known.known, x[many], "right")
             np.add.at(tally.apart, rank, 1)
             np.add.at(tally.sums_apart, rank, x[many] + self._cells.low)
             index[many], added[many] = self._bins - 1, 0

@@ -317,6 +317,10 @@ class SortedThresholds:
     """The thresholds as they are compared."""
     near: NumberArray
     """The threshold of each cell."""
+    _first: NDArray[np.int64]
+    """The number of thresholds in the cells before each, if some are crowded."""
+    _steps: Sequence[int]
+    """The steps of a bisection among the thresholds of the most crowded cell."""
 
     def __init__(
         self, ends: Sequence[Compared], doubles: bool, digits: int, span: tuple[int, int] | None = None
@@ -353,8 +357,19 @@ class SortedThresholds:
         self.known = self.cells.compared(self.values, np.empty(len(self.values), dtype=self.cells.kind))
         self.near = np.zeros(self.cells.count, dtype=self.cells.kind)
         self.near[self.numbers] = self.known
-        crowded = np.bincount(self.numbers, minlength=self.cells.count) > 1
-        self.crowded = crowded if bool(crowded.any()) else None
+        each = np.bincount(self.numbers, minlength=self.cells.count)
+        if bool((each > 1).any()):
+            self.crowded = each > 1
+            self._first = np.cumsum(each) - each
+            self._steps = [1 << bit for bit in reversed(range(int(each.max()).bit_length()))]
+
+    def rank(self, x: NumberArray, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of thresholds that are at most each number, given as compared, in crowded cells."""
+        place, last = self._first.take(cells), len(self.known) - 1
+        for step in self._steps:
+            near = self.known.take(np.minimum(place + (step - 1), last))
+            place += step * ((place + step <= last + 1) & (near <= x))
+        return place
 
     def place(self, end: Thresholds, after: bool) -> NDArray[np.intp]:
         """Return the indices of the sums below thresholds, or at most them (``after``). NULL: any."""
@@ -435,7 +450,7 @@ class ThresholdCounts:
         many: NDArray[np.intp] | None = None
         if known.crowded is not None:
             many = np.flatnonzero(known.crowded.take(cells))
-            self._add_crowded(x[many], tally)
+            self._add_crowded(x[many], cells[many], tally)
         near = known.near.take(cells, mode="clip", out=tally.near[:size])
         # Rows above a cell's threshold are counted with those below the next one's.
         index = cells if len(self._sides) == 1 else np.multiply(cells, 2, out=cells)
@@ -444,10 +459,9 @@ class ThresholdCounts:
         if many is not None:
             index[many] = len(self._sides) * self._cells.count + 1  # these are counted separately
 
-    def _add_crowded(self, x: NumberArray, tally: _Tally) -> None:
+    def _add_crowded(self, x: NumberArray, cells: NDArray[np.int64], tally: _Tally) -> None:
         """Count rows of cells with several thresholds: the number of these at most each row, and equality to the last."""
-        known = self._thresholds.known
-        place = np.searchsorted(known, x, side="right")
+        known, place = self._thresholds.known, self._thresholds.rank(x, cells)
         at = (place > 0) & (known.take(np.maximum(place - 1, 0)) == x)
         np.add.at(tally.classes, 2 * place - at, 1)
 
