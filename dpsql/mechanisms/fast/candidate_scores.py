@@ -285,11 +285,6 @@ class PublicCandidates:
     ends: Mapping[str, Thresholds]
 
 
-def sort_places(places: Integers) -> NDArray[np.intp] | None:
-    """Return the permutation that sorts places; None if they are sorted."""
-    return None if bool((places[1:] > places[:-1]).all()) else np.argsort(places, kind="stable")
-
-
 @dataclass(frozen=True)
 class ScoredCandidates:
     """Candidates in their original order, their order's indices, and their exact statistic."""
@@ -302,7 +297,8 @@ class ScoredCandidates:
     @property
     def order(self) -> NDArray[np.intp] | None:
         """The permutation that sorts the candidates; None if they are sorted."""
-        return sort_places(self.places)
+        ascending = bool((self.places[1:] > self.places[:-1]).all())
+        return None if ascending else np.argsort(self.places, kind="stable")
 
 
 @dataclass(frozen=True)
