@@ -6,12 +6,11 @@ private. Any other is a private block: it is replaced by its mechanisms' release
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sqlglot import exp
 
 from dpsql.binding.dp.grouping_sets import bind_sets, has_sets
 from dpsql.binding.dp.noisy_block import NoisyBlock
+from dpsql.binding.dp.ordered_steps import keep_even
 from dpsql.binding.modes.choice import Selection, mechanism_of
 from dpsql.binding.modes.declared import PROBE_OPTIONS, QUESTION_OPTIONS, StableDeclaration, probe_block
 from dpsql.binding.public_statement import (
@@ -60,7 +59,6 @@ from dpsql.language.options import (
 from dpsql.language.parameters import make_literal
 from dpsql.language.statements import PIVOT_HINT, SYNTHETIC
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.strategies import EVEN
 
 _BOUND = "dpsql_source"
 _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
@@ -193,7 +191,7 @@ class StatementBinder(Binder):
                 return aggregate_per_unit(self, select, bound, env)
         options = options or Options("DP", {}, {})
         if self.even:
-            options = replace(options, values={**options.values, "strategy": EVEN})
+            options = keep_even(options)
         mode = options.mode.upper()
         if mode == "PTR":
             from dpsql.binding.modes.ptr import PtrBlock

@@ -21,13 +21,13 @@ counts, noise is reduced step by step during the release (:mod:`dpsql.mechanisms
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
 from dpsql.binding.dp.aggregates import Aggregate
-from dpsql.binding.dp.budget_split import BudgetShare, choose_declared_delta
+from dpsql.binding.dp.budget_split import BudgetShare, Priced, choose_declared_delta
 from dpsql.binding.public_statement import label_of
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.errors import BindError, Error, PrivacyError
@@ -172,6 +172,40 @@ class NoiseMaker:
             statistic = Statistic(column, make(moments))
             found |= {(moment.aggregate, column): statistic for moment in moments}
         return MomentNoise(found)
+
+
+_CLOSE = 1 - Fraction(1, 10**7)
+"""The least part of its amount that a block uses."""
+
+
+def deal_epsilons(
+    own: Dealt, currency: str, list_parts: Callable[[Sequence[tuple[Aggregate, Fraction]]], Iterable[Priced]]
+) -> list[tuple[Aggregate, Fraction]]:
+    """Return the epsilon of each aggregate with an exact query of its own.
+
+    Quantiles of one column become one mechanism, whose cost in mu or rho is not the sum of theirs: the epsilons of all
+    are then scaled until together they cost their shares.
+
+    Args:
+        own: these aggregates, with their shares.
+        currency: of the shares.
+        list_parts: returns the mechanisms of aggregates with their epsilons.
+    """
+
+    def price(dealt: Sequence[tuple[Aggregate, Fraction]]) -> Event:
+        return compose_events(part.event for part in list_parts(dealt))
+
+    def price_one(item: Aggregate) -> Callable[[Fraction], Event]:
+        return lambda epsilon: price([(item, epsilon)])
+
+    dealt = [(a, amount.find_epsilon(price_one(a))) for a, amount in own]
+    if not own or currency == "epsilon":
+        return dealt
+    together = Amount(currency, sum((amount.total for _, amount in own), Fraction(0)))
+    if together.covers(price(dealt)) and together.cost(price(dealt)) > together.total * _CLOSE:
+        return dealt
+    moved = together.find_epsilon(lambda factor: price([(a, epsilon * factor) for a, epsilon in dealt]))
+    return [(a, epsilon * moved) for a, epsilon in dealt]
 
 
 # -- the choice -------------------------------------------------------------------------------------------------------

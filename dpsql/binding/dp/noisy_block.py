@@ -18,10 +18,20 @@ from dpsql.binding.dp.noise_choice import (
     NoiseChoice,
     NoiseMaker,
     check_fits,
+    deal_epsilons,
     fit_outputs,
 )
 from dpsql.binding.dp.noisy_aggregates import MOMENTS, OWN_QUERIES, read_as_mean
-from dpsql.binding.dp.ordered_steps import MAKERS, StepBlock, choose_order, find_forced, refuse_unfit
+from dpsql.binding.dp.ordered_steps import (
+    MAKERS,
+    SOME_SHOWN,
+    StepBlock,
+    choose_order,
+    find_forced,
+    keep_even,
+    refuse_unfit,
+    show_ranges,
+)
 from dpsql.binding.dp.private_block import AggregatingBlock
 from dpsql.binding.dp.public_groups import (
     MAX_GROUPS,
@@ -37,24 +47,17 @@ from dpsql.binding.dp.unit_caps import (
     CapBuilder,
     describe_caps,
     find_auto_caps,
+    find_report_share,
     list_cuts,
     make_cut_report,
     note_costly_caps,
     without_auto,
 )
 from dpsql.binding.public_statement import label_of, spell
-from dpsql.binding.relations.relation import INTERNAL
 from dpsql.binding.relations.unit_rows import check_unit, describe_protection, name_unit
-from dpsql.binding.traced_columns import WindowFinder
-from dpsql.binding.values.declared_values import list_values
-from dpsql.binding.values.sql_types import Typed
 from dpsql.errors import BindError, PrivacyError
-from dpsql.exact import exact_query
-from dpsql.exact.exact_query import Exact, GroupKey, write_packed_route
+from dpsql.exact.exact_query import UNITS_COLUMN, Exact, GroupKey, write_packed_route
 from dpsql.language.dialect import (
-    join_word,
-    parse_fragment,
-    parse_select,
     privacy_error,
     to_sql,
 )
@@ -62,19 +65,9 @@ from dpsql.language.options import Call, Options, call_of, refuse_equals
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Aggregation, NoiseReducedAggregation, Part, Together
 from dpsql.mechanisms.base import Operator
-from dpsql.mechanisms.contribution_caps import CUT_SHARE
-from dpsql.mechanisms.empty_groups import RangedGroups
-from dpsql.mechanisms.queries import ROW_COUNT, Select, Subquery
-from dpsql.mechanisms.strategies import EVEN, TREE
-from dpsql.privacy.amounts import Amount
-from dpsql.privacy.events import Event, compose_events
 
 NOISY_AGGREGATES: dict[str, Callable[[AggregateCall], Aggregate]] = {**MOMENTS, **OWN_QUERIES}
 """Every noisy aggregate, as a row of one of the two tables."""
-_SOME_SHOWN = "those that differ from a group without rows appear"
-_STEPS_SHOWN = "all of them appear, since a window follows their order"
-_CLOSE = 1 - Fraction(1, 10**7)
-"""The least part of its amount that a block uses."""
 
 
 @dataclass
@@ -92,7 +85,7 @@ class NoisyBlock(AggregatingBlock):
     open_keys: tuple[bool, ...] = ()
     """For each key of all grouping sets, whether rows may have values that no group has; set if cells must add up."""
     exact: Exact = field(init=False)
-    key_types: list[tuple[GroupKey, Typed]] = field(default_factory=list)
+    key_types: Pairs = field(default_factory=list)
     periods: PeriodGroups | None = None
     """The periods of its groups, if the keys decide them and each period has a budget of its own."""
     caps: AutoCaps | None = None
@@ -118,7 +111,7 @@ class NoisyBlock(AggregatingBlock):
         keys, typed = self.bind_keys(expressions)
         keys = self.place_groups(keys, typed)
         self.key_types = typed
-        if self.keys and self.domain is None and (keeping := self._join_that_keeps(expressions)):
+        if self.keys and self.domain is None and (keeping := self.find_keeping_join(expressions)):
             self.binder.notes.append(
                 f"these groups are private, and small ones left out: {keeping} shows all"
             )
@@ -152,7 +145,10 @@ class NoisyBlock(AggregatingBlock):
         self.weighs_rows = len({self.write_call(call) for call in calls}) > 1
         self.weighs_all = len({self._spell_rows(call) for call in calls}) > 1
         self.bind_clauses()
-        self.binder.when_whole.append(self._show_filled)
+        if self.domain is not None and self._hides():
+            ranged = self.domain.ranged
+            shown = tuple(key.name for key, _ in typed if key.name in ranged)
+            self.binder.when_whole.append(partial(show_ranges, self.binder, self.name, shown, ranged))
 
     def _find_periods(self) -> None:
         """Find the periods of public groups, by which a unit is in the groups of one of them alone."""
@@ -170,24 +166,7 @@ class NoisyBlock(AggregatingBlock):
         if self.periods.starts and find_forced(self.options) is None:
             # noise over several periods is drawn anew for each
             self.binder.period_groups[self.name] = self.periods
-            self.options = replace(self.options, values={**self.options.values, "strategy": EVEN})
-
-    def _show_filled(self, tree: exp.Expr) -> None:
-        """Show, of groups of a range, those that differ from a group without rows.
-
-        A window in the order of such a key needs all steps, and cells of grouping sets add up only if all are shown.
-        """
-        place = next((i for i, block in enumerate(self.binder.blocks) if block.name == self.name), None)
-        if self.domain is None or not self._hides() or place is None:
-            return
-        ranged = self.domain.ranged
-        if not WindowFinder(tree, self.name, ranged, frozenset()).has_ordered(ranged):
-            keys = tuple(key.name for key, _ in self.key_types if key.name in ranged)
-            self.binder.ranged.append(RangedGroups(self.name, keys))
-            return
-        block = self.binder.blocks[place]
-        sentences = tuple(line.replace(_SOME_SHOWN, _STEPS_SHOWN) for line in block.sentences)
-        self.binder.blocks[place] = replace(block, sentences=sentences)
+            self.options = keep_even(self.options)
 
     def _hides(self) -> bool:
         """Return whether groups of ranges that look empty are hidden unless a window needs them."""
@@ -239,20 +218,6 @@ class NoisyBlock(AggregatingBlock):
             "small groups are left out: a lower max_groups_contributed shows smaller ones, and counts it in fewer"
         )
 
-    def _join_that_keeps(self, keys: Sequence[exp.Expr]) -> str | None:
-        """Return a join that would show all groups of a public table; None unless the keys are of one joined here."""
-        relations, fields = self.bound.relations, [self.names.known(key) for key in keys]
-        public = [r for r in relations if not r.private and any(f is g for f in r.fields for g in fields)]
-        joins = self.select.args.get("joins") or []
-        for join in joins:
-            if join_word(join, "side") and (key := self.public_key(join)) is not None:
-                return f"GROUP BY {key}"
-        inner = len(joins) == 1 and not join_word(joins[0], "side")
-        if len(relations) != 2 or len(public) != 1 or public[0].alias.startswith(INTERNAL) or not inner:
-            return None
-        side = "LEFT" if public[0] is relations[0] else "RIGHT"
-        return f"{side} JOIN in place of JOIN, with keys from {public[0].alias},"
-
     def _find_open_keys(self, keys: Sequence[exp.Expr]) -> tuple[bool, ...]:
         """Return for each key whether rows may have values that no group has; PrivacyError unless all groups are public."""
         pairs = self._name_keys(keys)
@@ -279,7 +244,7 @@ class NoisyBlock(AggregatingBlock):
     def _check_strategy(self) -> None:
         options, public = self.options, bool(self.keys) and self.domain is not None
         if options.get("group_selection_strategy") == "PUBLIC_GROUPS" and self.keys and not public:
-            keeping = self._join_that_keeps(self.group_expressions())
+            keeping = self.find_keeping_join(self.group_expressions())
             joined = "join a public table of the groups, and keep all of its rows"
             joined = joined if keeping is None else f"write {keeping.rstrip(',')}"
             hint = f"{joined}, or ask the owner to declare the column's values."
@@ -314,7 +279,7 @@ class NoisyBlock(AggregatingBlock):
         found = find_public_groups(self, pairs, self.range_groups())
         return () if found is None else [typed.node for _, typed in pairs]
 
-    def _name_keys(self, nodes: Sequence[exp.Expr]) -> list[tuple[GroupKey, Typed]]:
+    def _name_keys(self, nodes: Sequence[exp.Expr]) -> Pairs:
         typed = enumerate(self.expression(node) for node in nodes)
         return [(GroupKey(f"w{i}", to_sql(t.node), t.type.sql, t.label_order), t) for i, t in typed]
 
@@ -346,7 +311,10 @@ class NoisyBlock(AggregatingBlock):
         aggregates = [item for item in self.asked.values() if isinstance(item, Aggregate)]
         private = bool(self.keys) and self.domain is None
         if not aggregates and not private:
-            self._take_groups_from_the_policy()
+            if self.domain is None or self.blocks > 1:
+                hint = "add COUNT(*) to SELECT, or another aggregate: rows themselves are not shown."
+                raise privacy_error(self.select, "there is nothing noisy to release here.", hint)
+            self.read_public_groups(self.key_types)
             return
         if self.options.get("error") is not None:
             if self.options.amount is not None and self.options.amount.currency != "epsilon":
@@ -373,7 +341,7 @@ class NoisyBlock(AggregatingBlock):
             shares.append((self.options.get(name), self.options.nodes.get(name)))
         deltas = choice.delta_parts + private
         said = (*(f"{label_of(a.call)}: {a.said}." for a in aggregates), *more)
-        apart = CUT_SHARE if self.options.get("report_cut") else Fraction(0)
+        apart = find_report_share(self.options)
         split = partial(deal, self.binder, select=self.select, shares=shares, deltas=deltas, apart=apart)
         if self.caps is not None:
             if self.blocks == 1:
@@ -390,22 +358,6 @@ class NoisyBlock(AggregatingBlock):
         )
         self._choose_strategies(share.whole.currency)
 
-    def _take_groups_from_the_policy(self) -> None:
-        """Let the SELECT read its public groups, which no row decides; PrivacyError if there are none."""
-        if self.domain is None or self.blocks > 1:
-            hint = "add COUNT(*) to SELECT, or another aggregate: rows themselves are not shown."
-            raise privacy_error(self.select, "there is nothing noisy to release here.", hint)
-        groups = parse_select(self.domain.sql)
-        self.binder.catalog.name_public_tables(groups)
-        for item in dict.fromkeys((*self.bound.inputs, *self.binder.lent_inputs)):
-            groups.with_(item.name, as_=parse_fragment(item.sql), copy=False)
-        items = [_order_labels(key, list_values(typed)) for key, typed in self.key_types]
-        named = exp.select(*items).from_(groups.subquery(self.name, copy=False), copy=False)
-        self.source = named.subquery(self.name, copy=False)
-        self.binder.notes.append(
-            f"these are all possible groups ({self.domain.origin}), whether rows have them or not"
-        )
-
     def _choose_strategies(self, currency: str) -> None:
         """Take quantiles from a tree, and make noise follow the order of a public key, if that is better or requested."""
         if self.blocks > 1 or type(self) is not NoisyBlock:
@@ -413,7 +365,7 @@ class NoisyBlock(AggregatingBlock):
         if self.options.get("error") is not None:
             refuse_unfit(self.options, why="here the noise is that of an error")
             return
-        fits = (TREE,) if choose_quantiles(self.binder, self.name, self.options, currency) else ()
+        fits = choose_quantiles(self.binder, self.name, self.options, currency)
         if self.domain is None or self.domain.size is None:
             refuse_unfit(self.options, fits, "here no key has values that are known before the answer")
             return
@@ -462,7 +414,7 @@ class NoisyBlock(AggregatingBlock):
             noise = replace(choice, maker=self._maker, chosen=chosen)
             return self._operator(aggregates, share, False, self._fit(aggregates, share, False, noise))
 
-        inputs, groups = self.bound.inputs, self._count_groups()
+        inputs, groups = self.bound.inputs, caps.count_groups()
         protection, searches = self._protection(), 0
         if private:
             name = self.binder.name("keys") if aggregates else self.name
@@ -470,20 +422,12 @@ class NoisyBlock(AggregatingBlock):
             if not aggregates:
                 return
             kept = caps.keep_groups(name)
-            inputs, groups, protection = (*inputs, kept), Select(ROW_COUNT, kept.name).sql, ()
+            inputs, groups, protection = (*inputs, kept), caps.count_groups(kept), ()
         operator = caps.search(answer, share, searched, groups)
         self.noise = chosen
-        amounts = [*share.amounts[: len(aggregates)], *([] if share.apart is None else [share.apart])]
-        answers = sum((amount.total for amount in amounts), Fraction(0))
-        asked = Amount(searched.currency, answers + searched.total * (caps.searches - searches))
+        asked = caps.add_up(share, searched, caps.searches - searches)
         sentences = (*protection, *said, *fitted.sentences)
         self.binder.add_block(self.name, operator, self.released, inputs, sentences, self.confidence, asked)
-
-    def _count_groups(self) -> int | str:
-        """Return the number of public groups, or a query of it."""
-        if not self.keys or self.domain is None:
-            return 1
-        return self.domain.size or Select(ROW_COUNT, Subquery(self.domain.query, "listed")).sql
 
     def _compare(self, operator: Operator) -> Iterator[str]:
         """Yield sentences that compare the operator with others, for EXPLAIN."""
@@ -507,13 +451,14 @@ class NoisyBlock(AggregatingBlock):
     def _operator(
         self, aggregates: list[Aggregate], share: BudgetShare, private: bool, fitted: FittedOutputs
     ) -> Operator:
-        dealt = self._deal_epsilons(aggregates, share)
+        own = [(a, amount) for a, amount in zip(aggregates, share.amounts, strict=False) if a.formula is None]
+        dealt = deal_epsilons(own, share.whole.currency, self._list_parts)
         outputs = fitted.outputs
         selection, self.autos = None, None
         if private:
             selection = choose_selector(
                 self.options,
-                exact_query.UNITS_COLUMN,
+                UNITS_COLUMN,
                 self.binder.catalog,
                 share.amounts[-1],
                 share.delta_part,
@@ -534,31 +479,6 @@ class NoisyBlock(AggregatingBlock):
         aggregation = Aggregation(*shared, unit_parts=by_unit)
         return Together(aggregation, parts) if parts else aggregation
 
-    def _deal_epsilons(
-        self, aggregates: list[Aggregate], share: BudgetShare
-    ) -> list[tuple[Aggregate, Fraction]]:
-        """Return the epsilon of each aggregate with an exact query of its own.
-
-        Quantiles of one column become one mechanism, whose cost in mu or rho is not the sum of theirs: the epsilons of all
-        are then scaled until together they cost their shares.
-        """
-        own = [(a, amount) for a, amount in zip(aggregates, share.amounts, strict=False) if a.formula is None]
-
-        def price(dealt: list[tuple[Aggregate, Fraction]]) -> Event:
-            return compose_events(part.event for part in self._list_parts(dealt))
-
-        def price_one(item: Aggregate) -> Callable[[Fraction], Event]:
-            return lambda epsilon: price([(item, epsilon)])
-
-        dealt = [(a, amount.find_epsilon(price_one(a))) for a, amount in own]
-        if not own or share.whole.currency == "epsilon":
-            return dealt
-        together = Amount(share.whole.currency, sum((amount.total for _, amount in own), Fraction(0)))
-        if together.covers(price(dealt)) and together.cost(price(dealt)) > together.total * _CLOSE:
-            return dealt
-        moved = together.find_epsilon(lambda factor: price([(a, epsilon * factor) for a, epsilon in dealt]))
-        return [(a, epsilon * moved) for a, epsilon in dealt]
-
     def _list_parts(self, dealt: list[tuple[Aggregate, Fraction]]) -> tuple[Part, ...]:
         """Return the mechanisms of aggregates with exact queries of their own."""
         exact, own = self.exact, (a.part(epsilon) for a, epsilon in dealt if a.part is not None)
@@ -574,7 +494,7 @@ class NoisyBlock(AggregatingBlock):
             return said
         shown = "Groups are private: each is shown by the number of its privacy units"
         if self.domain is not None:
-            which = _SOME_SHOWN if self._hides() else "all of them appear"
+            which = SOME_SHOWN if self._hides() else "all of them appear"
             shown = f"Groups are public ({self.domain.origin}): {which}"
         if self.caps is not None:
             return (*said, f"{shown}.")
@@ -585,16 +505,6 @@ class NoisyBlock(AggregatingBlock):
         if self.domain is not None or self.exact.groups is not None or self.per_unit_groups == 1:
             return (*said, counted)
         return (*said, counted, f"P{self._say_many_groups(self.per_unit_groups)[1:]}.")
-
-
-def _order_labels(key: GroupKey, values: Sequence[object] | None) -> exp.Expr:
-    """Return a key of public groups; labels of an ENUM are an ENUM of the declared ones, in the order of their type."""
-    if key.order is None or not values:
-        return exp.column(key.name)
-    places = {label: place for place, label in enumerate(key.order)}
-    labels = sorted(map(str, values), key=lambda label: (places.get(label, len(places)), label))
-    listed = exp.DataType(this=exp.DType.ENUM, expressions=[exp.Literal.string(label) for label in labels])
-    return exp.alias_(exp.Cast(this=exp.column(key.name), to=listed), key.name)
 
 
 def _free_delta(share: BudgetShare, choice: NoiseChoice, fitted: FittedOutputs, private: bool) -> BudgetShare:

@@ -29,6 +29,7 @@ from dpsql.language.options import AUTO, Options
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Aggregation, Together
 from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.empty_groups import RangedGroups
 from dpsql.mechanisms.moments import Count, Sum
 from dpsql.mechanisms.ordered_noise import MAX_SQUARE_ROOT_STEPS, OrderedNoise, make_square_root, make_tree
 from dpsql.mechanisms.per_group import LaplaceNoise, Noise, Statistic
@@ -65,6 +66,11 @@ def refuse_unfit(options: Options, fits: Collection[str] = (), why: str = "") ->
         return
     what = f"{word} is for {_FITS[word]}{f', and {why}' if why else ''}."
     raise options.refuse("strategy", what, "leave strategy out: AUTO takes the best that fits.")
+
+
+def keep_even(options: Options) -> Options:
+    """Return the options with the plain strategy."""
+    return replace(options, values={**options.values, "strategy": EVEN})
 
 
 def note_strategy(binder: Binder, name: str, choice: StrategyChoice) -> None:
@@ -167,6 +173,34 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
         sentences=(*item.sentences, *before, said),
         strategy=choice,
     )
+
+
+SOME_SHOWN = "those that differ from a group without rows appear"
+_STEPS_SHOWN = "all of them appear, since a window follows their order"
+
+
+def show_ranges(
+    binder: Binder, name: str, shown: tuple[str, ...], ranged: frozenset[str], tree: exp.Expr
+) -> None:
+    """Show, of groups of a range, those that differ from a group without rows.
+
+    A window in the order of such a key needs all steps, and cells of grouping sets add up only if all are shown.
+
+    Args:
+        name: the block's.
+        shown: its keys with ranges, in order.
+        ranged: all columns with ranges.
+        tree: the bound statement.
+    """
+    place = next((i for i, block in enumerate(binder.blocks) if block.name == name), None)
+    if place is None:
+        return
+    if not WindowFinder(tree, name, ranged, frozenset()).has_ordered(ranged):
+        binder.ranged.append(RangedGroups(name, shown))
+        return
+    block = binder.blocks[place]
+    sentences = tuple(line.replace(SOME_SHOWN, _STEPS_SHOWN) for line in block.sentences)
+    binder.blocks[place] = replace(block, sentences=sentences)
 
 
 Words = Mapping[Statistic, str]

@@ -6,7 +6,7 @@ The modes that aggregate rows (DP, PTR) subclass it, with their calls and mechan
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from fractions import Fraction
 
@@ -32,6 +32,9 @@ from dpsql.language.advice import nearest_aggregate
 from dpsql.language.dialect import (
     bind_error,
     find_nodes,
+    join_word,
+    parse_fragment,
+    parse_select,
     privacy_error,
     quote_where_needed,
     table_named,
@@ -456,8 +459,8 @@ class AggregatingBlock(ABC):
         )
         if column is not None:
             hint = f"write COUNT({'.'.join(map(quote_where_needed, column))}), which counts the rows with a match"
-        key = self.public_key(found.join)
-        more = "." if key is None else f", or GROUP BY {key}, the public side's key."
+        grouping = self.public_grouping(found.join)
+        more = "." if grouping is None else f", or {grouping}, the public side's key."
         what = "public rows without a matching private row would count here, and private rows decide which these are."
         raise privacy_error(call.node, what, hint + more)
 
@@ -466,16 +469,49 @@ class AggregatingBlock(ABC):
         """The keys of public groups in terms of the exact query; none if groups are private."""
         return self.key_nodes if self.domain is not None else ()
 
-    def public_key(self, join: exp.Join) -> str | None:
-        """Return the public column that a join equates to a private key of the groups."""
+    def public_grouping(self, join: exp.Join) -> str | None:
+        """Return GROUP BY with the public column that a join equates to a private key of the groups."""
         keys = {to_sql(node) for node in self.group_expressions()}
         on = join.args.get("on")
         for equal in on.find_all(exp.EQ) if on is not None else ():
             for key, other in ((equal.this, equal.expression), (equal.expression, equal.this)):
                 field_ = self.names.known(other)
                 if to_sql(key) in keys and field_ is not None and field_.public:
-                    return to_sql(other)
+                    return _write_grouping(other)
         return None
+
+    def find_keeping_join(self, keys: Sequence[exp.Expr]) -> str | None:
+        """Return a join that would show all groups of a public table; None unless the keys are of one joined here."""
+        relations, fields = self.bound.relations, [self.names.known(key) for key in keys]
+        public = [r for r in relations if not r.private and any(f is g for f in r.fields for g in fields)]
+        joins = self.select.args.get("joins") or []
+        for join in joins:
+            if join_word(join, "side") and (grouping := self.public_grouping(join)) is not None:
+                return grouping
+        inner = len(joins) == 1 and not join_word(joins[0], "side")
+        if (
+            len(relations) != 2
+            or len(public) != 1
+            or public[0].alias.startswith(relation.INTERNAL)
+            or not inner
+        ):
+            return None
+        side = "LEFT" if public[0] is relations[0] else "RIGHT"
+        return f"{side} JOIN in place of JOIN, with keys from {public[0].alias},"
+
+    def read_public_groups(self, keys: Iterable[tuple[GroupKey, Typed]]) -> None:
+        """Let the SELECT read its public groups, which no row decides."""
+        assert self.domain is not None
+        groups = parse_select(self.domain.sql)
+        self.binder.catalog.name_public_tables(groups)
+        for item in dict.fromkeys((*self.bound.inputs, *self.binder.lent_inputs)):
+            groups.with_(item.name, as_=parse_fragment(item.sql), copy=False)
+        items = [_order_labels(key, list_values(typed)) for key, typed in keys]
+        named = exp.select(*items).from_(groups.subquery(self.name, copy=False), copy=False)
+        self.source = named.subquery(self.name, copy=False)
+        self.binder.notes.append(
+            f"these are all possible groups ({self.domain.origin}), whether rows have them or not"
+        )
 
     def _adds_nothing(self, call: Call, lost: relation.LostColumns) -> bool:
         """Return whether a public row without a matching private row adds nothing to a call."""
@@ -511,7 +547,7 @@ class AggregatingBlock(ABC):
         if call is not None and call.name.lower() not in _FUNCTIONS:
             return privacy_error(call, f"{call.name.upper()} is not a function here.", f"write {one}.")
         if any(map(self._has_aggregate, items)) and not (grouped is not None and grouped.args.get("all")):
-            keys = f"{to_sql(grouped).strip()}, {named}" if grouped is not None else f"GROUP BY {named}"
+            keys = _write_grouping(node) if grouped is None else f"{to_sql(grouped).strip()}, {named}"
             return privacy_error(node, what, f"write {one}, or add it to the groups: {keys}.")
         hint = f"write {one}, or group by it and count the rows."
         holder = self.select.parent
@@ -521,6 +557,20 @@ class AggregatingBlock(ABC):
                 f"write ({listed}): the list is released." if listed else "release the list first, as groups."
             )
         return privacy_error(node, what, hint)
+
+
+def _order_labels(key: GroupKey, values: Sequence[object] | None) -> exp.Expr:
+    """Return a key of public groups; labels of an ENUM are an ENUM of the declared ones, in the order of their type."""
+    if key.order is None or not values:
+        return exp.column(key.name)
+    places = {label: place for place, label in enumerate(key.order)}
+    labels = sorted(map(str, values), key=lambda label: (places.get(label, len(places)), label))
+    listed = exp.DataType(this=exp.DType.ENUM, expressions=[exp.Literal.string(label) for label in labels])
+    return exp.alias_(exp.Cast(this=exp.column(key.name), to=listed), key.name)
+
+
+def _write_grouping(key: exp.Expr) -> str:
+    return to_sql(exp.Group(expressions=[key.copy()])).strip()
 
 
 def _place(item: relation.Field) -> tuple[str, str]:

@@ -11,7 +11,7 @@ for more quantiles.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from statistics import fmean
@@ -57,8 +57,8 @@ _MANY = 3
 _KEPT = "The tree is kept with the answer: other quantiles of these rows, asked alone at the same {}, are read from it for free."
 
 
-def choose_quantiles(binder: Binder, name: str, options: Options, currency: str) -> bool:
-    """Set the best or the requested strategy of a block's quantiles; return whether some of them could be read from a tree.
+def choose_quantiles(binder: Binder, name: str, options: Options, currency: str) -> Collection[str]:
+    """Set the best or the requested strategy of a block's quantiles; return the ones that fit them.
 
     ``currency``: that of the block's requested loss.
     """
@@ -66,18 +66,18 @@ def choose_quantiles(binder: Binder, name: str, options: Options, currency: str)
     item, word = binder.blocks[place], find_forced(options)
     operator = item.operator
     if type(operator) is not Together or word not in (None, EVEN, TREE):
-        return False
+        return ()
     fewest = _FEWEST if word == TREE else _MANY
     quantiles = [p for p in operator.parts if type(p) is Quantiles]
     parts = [p for p in quantiles if len(p.ranks) >= fewest]
     if not quantiles or (word == EVEN and not parts):
-        return False
+        return ()
     whole = item.asked if len(operator.parts) == 1 and operator.aggregation is None else None
     forced: dict[Part, Part] = {part: make_tree_within(part, (currency,), whole) for part in quantiles}
     if not parts:
         if word is None and isinstance(_swap(operator, forced), KeptTree):
             binder.blocks[place] = replace(item, variants=_list_variants(operator, quantiles, {}, forced))
-        return False
+        return ()
     kind = ACCOUNTANTS[binder.catalog.accountant]
     own = (kind.currency or "rho",) if kind.has_rule and word != TREE else ()
     shown: dict[str, RankErrors] = {EVEN: {}, TREE: {}}
@@ -108,7 +108,7 @@ def choose_quantiles(binder: Binder, name: str, options: Options, currency: str)
     said_of = (*item.sentences, said, *kept, *dict.fromkeys(dearer))
     item = replace(item, operator=changed, strategy=choice, sentences=said_of, variants=variants)
     binder.blocks[place] = item
-    return True
+    return (TREE,)
 
 
 def expect_chosen(parts: Iterable[Quantiles], chosen: Mapping[Part, Part]) -> RankErrors:

@@ -41,6 +41,7 @@ from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.contribution_caps import (
+    CUT_SHARE,
     SIZE,
     UNITS,
     CapLadder,
@@ -76,6 +77,11 @@ class _Cut:
     what: str
     counted: str
     steps: Fraction = Fraction(1)
+
+
+def find_report_share(options: Options) -> Fraction:
+    """Return the part of a block's budget that its report of cuts takes."""
+    return CUT_SHARE if options.get("report_cut") else Fraction(0)
 
 
 def make_cut_report(
@@ -595,6 +601,21 @@ class CapBuilder:
         listed = Select(names, kept, distinct=True)
         self.exact.domain = PublicGroups(listed, None, "kept before", nullable=True)
         return Input(kept, Select(names, name).sql)
+
+    def count_groups(self, kept: Input | None = None) -> int | str:
+        """Return the number of the answer's groups, which are ``kept`` ones, or public; or a query of it."""
+        if kept is not None:
+            return Select(ROW_COUNT, kept.name).sql
+        domain = self.block.domain
+        if not self.block.keys or domain is None:
+            return 1
+        return domain.size or Select(ROW_COUNT, Subquery(domain.query, "listed")).sql
+
+    def add_up(self, share: BudgetShare, searched: Amount, searches: int) -> Amount:
+        """Return the loss of the answers and a report, and of further searches."""
+        amounts = [*share.amounts[: len(self.aggregates)], *([] if share.apart is None else [share.apart])]
+        answers = sum((amount.total for amount in amounts), Fraction(0))
+        return Amount(searched.currency, answers + searched.total * searches)
 
     # -- the searches -----------------------------------------------------------------------------------------------
 
