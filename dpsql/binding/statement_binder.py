@@ -13,6 +13,7 @@ from dpsql.binding.dp.noisy_block import NoisyBlock
 from dpsql.binding.dp.ordered_steps import keep_even
 from dpsql.binding.modes.choice import Selection, mechanism_of
 from dpsql.binding.modes.declared import PROBE_OPTIONS, QUESTION_OPTIONS, StableDeclaration, probe_block
+from dpsql.binding.modes.mode_table import bind_subsample, block_of_mode, options_of_mode
 from dpsql.binding.public_statement import (
     Cte,
     Env,
@@ -22,7 +23,7 @@ from dpsql.binding.public_statement import (
     name_kept_results,
     outer_queries,
 )
-from dpsql.binding.relations.catalog import Binder
+from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.joins import bind_from
 from dpsql.binding.relations.plan_size import count_joined, refuse_joined, refuse_rows, share
 from dpsql.binding.relations.projections import (
@@ -43,7 +44,6 @@ from dpsql.binding.relations.subqueries import ONCE, bind_expression, move_unnes
 from dpsql.binding.relations.unit_rows import aggregates, is_shown_alone
 from dpsql.binding.relations.windows import refuse_cuts, refuse_row_choice, refuse_samples
 from dpsql.binding.values.sql_types import Typed
-from dpsql.catalogue.aggregate_names import MODES
 from dpsql.errors import BindError
 from dpsql.language.dialect import NAMED, ModeClause, bind_error, privacy_error, remove_modes, span_of, to_sql
 from dpsql.language.options import (
@@ -53,7 +53,6 @@ from dpsql.language.options import (
     call_of,
     is_private_call,
     mode_of,
-    readers_of,
     take_mode,
 )
 from dpsql.language.parameters import make_literal
@@ -62,23 +61,6 @@ from dpsql.late_dataclass import dataclass
 
 _BOUND = "dpsql_source"
 _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
-
-
-def options_of_mode(mode: str) -> Readers | None:
-    """Return the options of a mode of SELECT WITH; None if there is no such mode. ANONYMIZATION is GoogleSQL's old name for DP.
-
-    Two modules of modes read options of their own; a session imports them with the first statement in such a mode.
-    """
-    if mode == "PTR":
-        from dpsql.binding.modes.ptr import PTR_OPTIONS
-
-        return PTR_OPTIONS
-    if mode == "SUBSAMPLE":
-        from dpsql.binding.modes.subsample_block import SUBSAMPLE_OPTIONS
-
-        return SUBSAMPLE_OPTIONS
-    taker = "CREATE SYNTHETIC TABLE" if mode == SYNTHETIC else MODES.get(mode)
-    return None if taker is None else readers_of(taker)
 
 
 @dataclass
@@ -96,17 +78,13 @@ class StatementBinder(Binder):
             self.fold_scalars(tree, env)
             options = take_mode(tree, self._readers_of)
             assert options is not None
-            from dpsql.binding.modes.subsample_block import subsample_block
-
-            subsample_block(self, tree, options, env)
+            bind_subsample(self, tree, options, env)
             return None
         stable = self._stable_of(tree)
         if stable is not None and isinstance(tree, exp.Select):
             options = take_mode(tree, self._readers_of)
             assert options is not None
-            from dpsql.binding.modes.subsample_block import question_block
-
-            question_block(self, tree, options, env, stable)
+            bind_subsample(self, tree, options, env, stable)
             return None
         with_ = tree.args.get("with_")
         if with_ is not None:
@@ -193,18 +171,8 @@ class StatementBinder(Binder):
         if self.even:
             options = keep_even(options)
         mode = options.mode.upper()
-        if mode == "PTR":
-            from dpsql.binding.modes.ptr import PtrBlock
-
-            PtrBlock(self, select, bound, options, env).bind()
-        elif mode == "STABLE":
-            from dpsql.binding.modes.stable import StableBlock
-
-            StableBlock(self, select, bound, options, env).bind()
-        elif mode == SYNTHETIC:
-            from dpsql.binding.modes.synthetic import SyntheticBlock
-
-            SyntheticBlock(self, select, bound, options, env).bind()
+        if (block := block_of_mode(mode)) is not None:
+            block(self, select, bound, options, env).bind()
         elif options_of_mode(mode) is not COMMON_OPTIONS:
             probe_block(self, select, bound, options, env)
         elif sets:

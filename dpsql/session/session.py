@@ -277,7 +277,7 @@ class Session(AnalystSession):
     def register(
         self, name: str, function: Callable[..., object], *, returns: object = None, length: int | None = None
     ) -> None:
-        from dpsql.binding.modes.subsample_block import registered
+        from dpsql.binding.modes.block_queries import registered
 
         self._pipeline.functions[name.lower()] = registered(name, function, returns, length)
 

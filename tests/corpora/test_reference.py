@@ -42,8 +42,8 @@ def test_what_is_documented_is_what_is_completed() -> None:
     from dpsql.binding.modes import choice as selection
     from dpsql.binding.modes import declared
     from dpsql.binding.modes import ptr as ptr
+    from dpsql.binding.modes.mode_table import options_of_mode
     from dpsql.binding.modes.stable import STABLE_AGGREGATES
-    from dpsql.binding.statement_binder import options_of_mode
     from dpsql.notebook import guide
 
     readers = (

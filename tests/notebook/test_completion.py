@@ -15,8 +15,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from dpsql.binding.dp.aggregates import NAMED_ARGUMENTS
 from dpsql.binding.modes.choice import SELECTION_ARGUMENTS
 from dpsql.binding.modes.declared import DECLARE_OPTIONS
+from dpsql.binding.modes.mode_table import options_of_mode
 from dpsql.binding.modes.ptr import PTR_ARGUMENTS
-from dpsql.binding.statement_binder import options_of_mode
 from dpsql.language.options import COMMON_OPTIONS
 from dpsql.notebook import guide
 from dpsql.notebook.completion import ColumnFacts, KnownNames, complete_sql

@@ -35,7 +35,8 @@ from dpsql.privacy.events import Event, GroupSelection
 from dpsql.privacy.filters import ACCOUNTANTS, open_filter
 
 if TYPE_CHECKING:
-    from dpsql.binding.relations.catalog import Binder, Catalog
+    from dpsql.binding.relations.binder import Binder
+    from dpsql.binding.relations.catalog import Catalog
 
 
 def require_rows(

@@ -44,9 +44,8 @@ from dpsql.binding.dp.noisy_block import NOISY_AGGREGATES, NoisyBlock
 from dpsql.binding.dp.ordered_steps import find_forced, note_strategy, refuse_unfit
 from dpsql.binding.dp.public_groups import MAX_GROUPS, Pairs, find_public_groups
 from dpsql.binding.public_statement import install, label_of_item, make_unique, resolve_key, spell
-from dpsql.binding.relations.catalog import Binder
+from dpsql.binding.relations.binder import Binder, BinderState
 from dpsql.binding.relations.relation import Names, column, fold
-from dpsql.binding.relations.unit_rows import BinderState
 from dpsql.binding.relations.windows import refuse_row_choice
 from dpsql.errors import Error
 from dpsql.exact.exact_query import GroupKey, PublicGroups

@@ -23,7 +23,7 @@ import numpy as np
 from sqlglot import exp
 
 from dpsql.binding.plan import StrategyVariant
-from dpsql.binding.relations.catalog import Binder
+from dpsql.binding.relations.binder import Binder
 from dpsql.binding.traced_columns import OrderedRelease, Uses, WindowFinder, find_uses
 from dpsql.language.options import AUTO, Options
 from dpsql.late_dataclass import dataclass

@@ -17,7 +17,7 @@ from dpsql.binding.dp.budget_split import refuse_elsewhere
 from dpsql.binding.interval_ends import END_CALLS
 from dpsql.binding.public_statement import Released, install
 from dpsql.binding.relations import fan_out, relation
-from dpsql.binding.relations.catalog import Binder
+from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.fan_out import split_conjuncts
 from dpsql.binding.relations.plan_size import has_more_nodes, refuse_keys
 from dpsql.binding.relations.projections import substitute_aliases
@@ -229,6 +229,10 @@ class AggregatingBlock(ABC):
         return item is not None and item.is_unit
 
     # -- binding ------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def bind(self) -> None:
+        """Bind the SELECT, and let it read the block's release."""
 
     @abstractmethod
     def call_of(self, node: exp.Expr) -> Call | None:

@@ -21,7 +21,7 @@ from sqlglot import exp
 from dpsql.binding.dp.aggregates import Aggregate, AggregateCall, BindingsByName, QuantileRequest
 from dpsql.binding.dp.ordered_steps import find_forced
 from dpsql.binding.plan import StrategyVariant
-from dpsql.binding.relations.catalog import Binder
+from dpsql.binding.relations.binder import Binder
 from dpsql.binding.values import fixed_point as grids
 from dpsql.binding.values.fixed_point import MOMENT_KINDS, place_on_line
 from dpsql.binding.values.sql_types import DOUBLE, Bounds, Type, Typed

@@ -12,12 +12,12 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.binding import plan
 from dpsql.binding.dp.budget_split import deal, require_rows
 from dpsql.binding.dp.ordered_steps import refuse_unfit
 from dpsql.binding.modes.utility import RowNames, bind_statistic, bounded, level_of
+from dpsql.binding.plan import Input
 from dpsql.binding.public_statement import Env, Released, install, kept_cte_name, make_unique, spell
-from dpsql.binding.relations.catalog import Binder
+from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.fan_out import max_fan_out, refuse_fan_out
 from dpsql.binding.relations.relation import Field, From, Relation, column, fold
 from dpsql.binding.relations.unit_rows import check_unit, describe_protection
@@ -27,13 +27,20 @@ from dpsql.binding.values.sql_types import Type
 from dpsql.catalogue.aggregate_names import MECHANISMS
 from dpsql.catalogue.option_names import ARGUMENT_NAMES
 from dpsql.errors import BindError, PrivacyError, Span
-from dpsql.exact import candidate_statistics as candidates
 from dpsql.exact.candidate_statistics import (
+    BATCH,
     CANDIDATE,
+    ROWS,
     CandidateStatistic,
     Range,
     Term,
     Weight,
+    count_candidates,
+    extend_candidates,
+    limit_candidates,
+    nested_sql,
+    number_candidates,
+    statistic_sql,
     write_candidates,
     write_compared_column,
     write_threshold_bins,
@@ -183,25 +190,25 @@ class Selection:
                 self.binder.public[listed.name] = None
             table = exp.to_identifier(name if cte is None else cte.name, quoted=True)
             query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Table(this=table)))
-        relation = self.binder.public_relation(query, self.env, candidates.CANDIDATE)
+        relation = self.binder.public_relation(query, self.env, CANDIDATE)
         given = relation.inputs[0]
         distinct = self._refuse_many(given, relation.fields, span)
         once = self.call.name == "EXPMECH" and not distinct
-        self.found = plan.Input(given.name, candidates.number_candidates(given.sql, once))
+        self.found = Input(given.name, number_candidates(given.sql, once))
         values = self.binder.known(self.found)
         if values is not None and values.num_rows == 0:
             raise PrivacyError(f"there are no candidates in {name}.", span=span)
         self.count = None if values is None else values.num_rows  # otherwise not known yet
         fields = tuple(bounded(f, values) for f in relation.fields)
-        return replace(relation, alias=name or candidates.CANDIDATE, fields=fields, inputs=(self.found,))
+        return replace(relation, alias=name or CANDIDATE, fields=fields, inputs=(self.found,))
 
-    def _refuse_many(self, given: plan.Input, fields: Sequence[Field], span: Span | None) -> bool:
+    def _refuse_many(self, given: Input, fields: Sequence[Field], span: Span | None) -> bool:
         """Refuse candidates by their number before they are computed and compared with each other.
 
         Return whether they ascend, so that each is listed once.
         """
-        counted = candidates.count_candidates(given.sql, _exact(fields[0]), MAX_CANDIDATES + 1)
-        found = self.binder.known(plan.Input(given.name, counted))
+        counted = count_candidates(given.sql, _exact(fields[0]), MAX_CANDIDATES + 1)
+        found = self.binder.known(Input(given.name, counted))
         count, ascents = (0, 0) if found is None else (column[0].as_py() for column in found.columns)
         if count > MAX_CANDIDATES:
             hint = "choose a range among few candidates first, and then within it."
@@ -227,14 +234,14 @@ class Selection:
 
     def _sweep(self, extra: dict[str, str], varying: bool) -> CandidateScores | None:
         assert self.names.candidate is not None
-        types = {(candidates.ROWS, name): kind for name, kind in self.names.types.items()}
-        types |= {(candidates.CANDIDATE, _exact(f)): f.typed.type for f in self.names.candidate.fields}
+        types = {(ROWS, name): kind for name, kind in self.names.types.items()}
+        types |= {(CANDIDATE, _exact(f)): f.typed.type for f in self.names.candidate.fields}
         source, per_unit = self.found.name, self.rows_per_unit
         return sweep_of(self.rows, source, self.columns, self.statistic, types, per_unit, extra, varying)
 
     def _batches(self, extra: dict[str, str]) -> tuple[str, ...]:
         """Return the queries of the statistic for all candidates, with further columns."""
-        source, statistic = candidates.extend_candidates(self.found.name, extra), self.statistic
+        source, statistic = extend_candidates(self.found.name, extra), self.statistic
         columns = (*self.columns, *extra)
         looped, several = statistic.shape == "nested loop", "several ranges" in statistic.shape
         tables = [t for r in self.bound.relations for t in r.tables]
@@ -245,21 +252,21 @@ class Selection:
         if looped or several:
             refuse_fan_out((self.count or 1) * self.bound.fan_out, tables, self.call.node)
         if looped and self.count is not None:
-            firsts = range(0, max(self.count, 1), candidates.BATCH)
+            firsts = range(0, max(self.count, 1), BATCH)
             given = self.rows, source, columns, statistic
-            return tuple(candidates.nested_sql(*given, first) for first in firsts)
+            return tuple(nested_sql(*given, first) for first in firsts)
         if several and self.count is None:
             most = max_fan_out(tables) // self.bound.fan_out
-            self.found = plan.Input(self.found.name, candidates.limit_candidates(self.found.sql, most))
+            self.found = Input(self.found.name, limit_candidates(self.found.sql, most))
             self.notes.append(f"At most the first {most:,} candidates are considered (max_fan_out).")
-        return (candidates.statistic_sql(self.rows, source, columns, statistic),)
+        return (statistic_sql(self.rows, source, columns, statistic),)
 
     def _above(
         self, epsilon: Fraction, answer: tuple[str, Fraction] | None
     ) -> tuple[Operator, list[Released]]:
         threshold = total_expressions.make_total(self.call.args[1], self.names)
         columns = threshold.node.find_all(exp.Column)
-        if not threshold.type.numeric or any(c.table != candidates.CANDIDATE for c in columns):
+        if not threshold.type.numeric or any(c.table != CANDIDATE for c in columns):
             what = "the threshold must be public: a number, or an expression over the candidate's columns."
             hint = "release a noisy threshold first, in a block of its own."
             raise privacy_error(self.call.args[1], what, hint)

@@ -14,7 +14,8 @@ from dpsql.binding.dp.budget_split import require_rows, within_limits
 from dpsql.binding.modes.choice import divide_for_answers, rows_of_statistic
 from dpsql.binding.modes.utility import RowNames, bind_statistic
 from dpsql.binding.public_statement import Env, Released, install, make_unique
-from dpsql.binding.relations.catalog import Binder, Catalog
+from dpsql.binding.relations.binder import Binder
+from dpsql.binding.relations.catalog import Catalog
 from dpsql.binding.relations.relation import From, column
 from dpsql.binding.relations.unit_rows import describe_protection
 from dpsql.catalogue.aggregate_names import MODES

@@ -6,14 +6,12 @@ Combiners are chosen by the analyst, or by the type of the result.
 from __future__ import annotations
 
 import math
-import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from functools import partial
 
 from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
 
 from dpsql.binding.dp.budget_split import deal, price_of
 from dpsql.binding.modes.block_queries import (
@@ -22,18 +20,19 @@ from dpsql.binding.modes.block_queries import (
     PerBlockQuery,
     conditions_of,
     refuse_many_rows,
+    sql_type,
 )
 from dpsql.binding.modes.declared import StableDeclaration
 from dpsql.binding.public_statement import Env, Released, install
-from dpsql.binding.relations.catalog import Binder
+from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.relation import Field, From, Names, Relation, column, column_name
 from dpsql.binding.relations.unit_rows import check_unit, find_unit_holder, has_whole_unit
 from dpsql.binding.values import total_expressions
 from dpsql.binding.values.coercion import refuse_moment
 from dpsql.binding.values.fixed_point import come_back, find_exit_type, hold_to_38_digits, leave, unify_zeros
-from dpsql.binding.values.sql_types import BIGINT, BOOLEAN, DOUBLE, TEXT, Type, Typed
+from dpsql.binding.values.sql_types import DOUBLE, TEXT, Typed
 from dpsql.catalogue.option_names import NUMERIC_COMBINERS
-from dpsql.errors import BindError, Error, PolicyError, PrivacyError
+from dpsql.errors import BindError, Error, PrivacyError
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named, to_sql
 from dpsql.language.options import Options
@@ -52,8 +51,6 @@ from dpsql.mechanisms.subsample.blocks import (
     FeatureVotes,
     NoisyMode,
     Participation,
-    RegisteredFunction,
-    ReturnKind,
     ReturnType,
     StableMode,
     compute_textbook_sampling,
@@ -67,64 +64,6 @@ from dpsql.mechanisms.subsample.subsample import (
 )
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.filters import ACCOUNTANTS
-
-_PYTHON: dict[object, Type] = {float: DOUBLE, int: BIGINT, str: TEXT, bool: BOOLEAN}
-_TYPES: dict[ReturnKind, Type] = {"DOUBLE": DOUBLE, "BIGINT": BIGINT, "VARCHAR": TEXT, "BOOLEAN": BOOLEAN}
-_KINDS: dict[str, ReturnKind] = {str(kind.kind): name for name, kind in _TYPES.items()}
-_KINDS["DECIMAL"] = "DOUBLE"
-_LONGEST = 1000
-_SQL_FUNCTIONS = frozenset(DuckDB.Parser.FUNCTIONS) | frozenset(DuckDB.Parser.FUNCTION_PARSERS)
-"""Names that always mean SQL's own functions, whatever was registered."""
-_HINT = "write returns='DOUBLE', 'BIGINT', 'VARCHAR' or 'BOOLEAN', or a list of these such as 'VARCHAR[]'."
-
-
-def registered(
-    name: str, function: Callable[..., object], returns: object, length: int | None
-) -> RegisteredFunction:
-    """Return the function given to ``session.register``.
-
-    Raises:
-        PolicyError: the name can't be a function's.
-        BindError: no function, the name of a SQL function, or a type or length that results can't have.
-    """
-    if not name.isidentifier():
-        raise PolicyError(f"{name!r} can't be the name of a function.")
-    if not callable(function):
-        what = f"{name} must be a function: {type(function).__name__} objects can't be called."
-        raise BindError(what, hint=f"session.register('{name}', function)")
-    if name.upper() in _SQL_FUNCTIONS:
-        hint = f"choose another name, such as my_{name}."
-        raise BindError(f"SQL has a function {name} already.", hint=hint)
-    if returns is None:
-        if length is not None:
-            hint = "write returns='DOUBLE', length=3."
-            raise BindError("a length needs the type of the elements.", hint=hint)
-        return RegisteredFunction(function)
-    kind = _type_of(returns)
-    element = kind.element if kind is not None and kind.kind == "LIST" else kind
-    known = _KINDS.get(element.kind) if element is not None else None
-    if kind is None or known is None:
-        raise BindError(f"{name} can't return {returns!r}.", hint=_HINT)
-    if length is not None and (type(length) is not int or not 1 <= length <= _LONGEST):
-        raise BindError(f"the length of a result must be between 1 and {_LONGEST}.", hint="write length=3.")
-    return RegisteredFunction(function, ReturnType(known, kind.kind == "LIST" or length is not None, length))
-
-
-def _type_of(returns: object) -> Type | None:
-    if isinstance(returns, str):
-        return Type.parse(returns)
-    if typing.get_origin(returns) in (list, tuple):
-        inside = [part for part in typing.get_args(returns) if part is not Ellipsis]
-        element = _PYTHON.get(inside[0]) if len(set(inside)) == 1 else None
-        return Type("LIST", f"{element.sql}[]", element) if element is not None else None
-    return _PYTHON.get(returns) if isinstance(returns, type) else None
-
-
-def sql_type(returns: ReturnType) -> Type:
-    """Return the SQL type of a declared result."""
-    element = _TYPES[returns.kind]
-    return Type("LIST", f"{element.sql}[]", element) if returns.many else element
-
 
 # -- options
 

@@ -1,5 +1,6 @@
 """FROM clauses: relations that carry the privacy unit.
 
+binder.py            the statement that is being bound, as modules below see it
 catalog.py           the tables of the policy with the types of the engine
 relation.py          a relation: typed columns and a hidden unit
 joins.py             joins and UNION ALL, and their effect on units

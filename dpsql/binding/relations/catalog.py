@@ -1,44 +1,24 @@
-"""The catalog of the policy's tables, typed as the engine reports them, and the binder's interface for modules below it.
-
-Blocks contain queries that contain blocks, so a block's module calls the binder that called it. The abstract class here
-avoids a circular import; :mod:`dpsql.binding.statement_binder` implements it.
-"""
+"""The catalog of the policy's tables, typed as the engine reports them."""
 
 from __future__ import annotations
 
-import datetime
-import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
-from typing import Any
 from weakref import WeakValueDictionary
 
-import pyarrow as pa
 from sqlglot import exp
 
-from dpsql.binding.interval_ends import ShownEnds
-from dpsql.binding.plan import Input, PrivateBlock
 from dpsql.binding.public_statement import (
-    FORETOLD,
-    Env,
-    Finish,
     KeptResult,
-    OwnNames,
-    Released,
-    add_ctes,
-    from_items,
-    schemas,
 )
-from dpsql.binding.relations.plan_size import SharedQueries, SharedQuery, WrittenTexts, write_public
+from dpsql.binding.relations.plan_size import SharedQueries
 from dpsql.binding.relations.relation import (
     CLAIMED,
     DETERMINES,
     PERSON,
     UNIT,
     Field,
-    From,
     Names,
     Relation,
     column,
@@ -51,28 +31,21 @@ from dpsql.binding.relations.relation import (
     move_field,
     write_period,
 )
-from dpsql.binding.relations.scanned_periods import DAYS, Scan, write_days
-from dpsql.binding.traced_columns import OrderedRelease
-from dpsql.binding.values.declared_values import Declared, column_length
+from dpsql.binding.relations.scanned_periods import write_days
+from dpsql.binding.values.declared_values import column_length
 from dpsql.binding.values.fixed_point import read_declared_bounds as declared_bounds
 from dpsql.binding.values.sql_types import BLOB, OTHER, TEXT, TIMESTAMP, Bounds, Type, Typed, write_local_time
 from dpsql.binding.values.total_expressions import make_total
 from dpsql.engine.base import Engine
 from dpsql.errors import BindError, EngineError, Error, PolicyError, Span, did_you_mean
-from dpsql.language.dialect import is_not_null, privacy_error, span_of, to_sql
-from dpsql.language.labels import name_label_type
+from dpsql.language.dialect import is_not_null, to_sql
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.base import Operator
-from dpsql.mechanisms.consistency import Consistent
-from dpsql.mechanisms.empty_groups import RangedGroups
-from dpsql.mechanisms.queries import Select, Subquery
 from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.policy.model import Column, Policy, Table
 from dpsql.policy.tables import Hop
 from dpsql.policy.unit_guess import suggest_unit
 from dpsql.policy.validate import DateBound, write_bound
-from dpsql.privacy.amounts import Amount
-from dpsql.privacy.periods import Days, widen_to_periods
+from dpsql.privacy.periods import Days
 
 WIDE = 40
 """The most columns of a table that are written out whether or not a statement names them."""
@@ -394,6 +367,10 @@ class Catalog:
         name, kind = self._spell(table, period.column)
         return [write_days(days, column(name, alias), kind.sql)]
 
+    def write_days_of(self, table: Table, days: Days) -> str:
+        """Return the condition of a scan of a table with a declared period, as an exact query has it."""
+        return " ".join(map(to_sql, self.within(table, _BASE, days)))
+
     def _bind_period(self, table: Table, fields: tuple[Field, ...]) -> Typed:
         """Return the period of a table's rows, bound as an analyst's expression.
 
@@ -479,228 +456,5 @@ class Catalog:
         return exp.alias_(self._named_as[table.name], alias, table=True, quoted=True)
 
 
-def _literal_ends(node: exp.Expr) -> list[Bounds | None]:
-    """Return the bounds of each column of VALUES that has numbers as written; empty for other nodes."""
-    if not isinstance(node, exp.Values) or not all(isinstance(row, exp.Tuple) for row in node.expressions):
-        return []
-    return [
-        _bound_literals(items) for items in zip(*(row.expressions for row in node.expressions), strict=True)
-    ]
-
-
-def _bound_literals(items: Sequence[exp.Expr]) -> Bounds | None:
-    numbers = []
-    for item in items:
-        digits = item.this if isinstance(item, exp.Neg) else item
-        if (
-            not isinstance(digits, exp.Literal)
-            or digits.is_string
-            or not re.fullmatch(r"\d{1,18}(\.\d{1,18})?", digits.name)
-        ):
-            return None
-        numbers.append(-Fraction(digits.name) if digits is not item else Fraction(digits.name))
-    return Bounds(min(numbers), max(numbers)) if numbers else None
-
-
 def _hop(place: int) -> str:
     return f"hop{place}"
-
-
-@dataclass
-class Binder(ABC):
-    """Binds one statement. Contains the plan so far, and no data."""
-
-    catalog: Catalog
-    finish: Finish
-    thresholds: dict[str, Any] = field(default_factory=dict)
-    """Declared interactive thresholds, by folded name."""
-    blocks: list[PrivateBlock] = field(default_factory=list)
-    public: dict[str, None] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    limits: list[str] = field(default_factory=list)
-    """EXPLAIN's sentences on the limits of a unit's contribution."""
-    adjustments: list[Consistent] = field(default_factory=list)
-    ranged: list[RangedGroups] = field(default_factory=list)
-    """The blocks with groups made by a range, some of which an answer shows."""
-    intervals: dict[str, ShownEnds] = field(default_factory=dict)
-    """Columns with intervals, by the name of the release."""
-    noise_steps: dict[str, dict[str, Fraction]] = field(default_factory=dict)
-    """The noise steps of exact numbers with noise among these, by the name of the release."""
-    rounded: dict[str, Collection[str]] = field(default_factory=dict)
-    """The numbers among these that are rounded, where the middle of the interval is not, by the name of the release."""
-    key_values: dict[tuple[str, str], Declared] = field(default_factory=dict)
-    """The declared values of released keys, by release and column."""
-    group_keys: dict[str, frozenset[str]] = field(default_factory=dict)
-    """The keys of releases with one row for each group, by the name of the release; no key: one row."""
-    sources: list[Relation | None] = field(default_factory=list)
-    """The relations of FROM items, which store their indices here."""
-    once: dict[str, Relation] = field(default_factory=dict)
-    """Public subqueries with several copies in one SELECT."""
-    lent_inputs: dict[Input, None] = field(default_factory=dict)
-    """Public relations available to the exact queries."""
-    named: frozenset[str] | None = None
-    """The result of :func:`dpsql.binding.public_statement.find_named` for the statement."""
-    held: frozenset[str] | None = frozenset({"*"})
-    """The result of :func:`dpsql.binding.relations.unit_rows.find_held_columns` for the statement."""
-    shared: dict[SharedQuery, None] = field(default_factory=dict)
-    """The queries that its exact texts refer to by name."""
-    written: WrittenTexts = field(default_factory=WrittenTexts)
-    """The exact texts of the statement so far."""
-    own_names: OwnNames = field(default_factory=OwnNames)
-    when_whole: list[Callable[[exp.Expr], None]] = field(default_factory=list)
-    """Called with the complete statement once it is bound."""
-    ordered_releases: list[OrderedRelease] = field(default_factory=list)
-    today: datetime.date | None = None
-    """Today in the policy's time zone, if budgets are per period."""
-    scans: dict[Scan, None] = field(default_factory=dict)
-    """The scans of private tables, if budgets are per period."""
-    period_groups: dict[str, Any] = field(default_factory=dict)
-    """The blocks whose groups are of one period each, with :class:`~dpsql.binding.dp.public_groups.PeriodGroups`."""
-
-    def scan(self, node: exp.Expr, table: Table, alias: str, name: str, every: bool = False) -> Relation:
-        """Return a private table as the statement may read it, with its days; ``every``: with all columns."""
-        days: Days | None = None
-        if self.today is not None:
-            holder = self.catalog.policy.find_holder(table)
-            period = holder.declared_period
-            if period is None:
-                self.scans[Scan(self.catalog.engine.relation(table), None)] = None
-            else:
-                days = node.meta.get(DAYS) or holder.find_days(self.today)
-                condition = self.catalog.within(holder, _BASE, days)
-                periods = widen_to_periods(days, period.part)
-                self.scans[Scan(" ".join(map(to_sql, condition)), periods, holder.name, days)] = None
-        found = self.catalog.relation(table, alias, name, None if every else self.named, days)
-        own = table.declared_period
-        if days is None or own is None:
-            return found
-        dated = (
-            replace(f, typed=replace(f.typed, days=days, nullable=False))
-            if fold(f.name) == fold(own.column)
-            else f
-            for f in found.fields
-        )
-        return replace(found, fields=tuple(dated))
-
-    def name(self, kind: str) -> str:
-        """Return a name unused in the statement."""
-        return self.own_names.make(kind, self.catalog.names)
-
-    @abstractmethod
-    def query(self, tree: exp.Expr, env: Env, inner: bool) -> Relation | None:
-        """Bind a query in place; return the private relation kept by it (only if ``inner``), or None if it is public."""
-
-    def public_query(self, tree: exp.Expr, env: Env) -> None:
-        """Bind, in place, a query that must not keep private rows; PrivacyError if it does."""
-        if self.query(tree, env, inner=False) is not None:
-            raise privacy_error(tree, "private rows can't be used here.")
-
-    def add_block(
-        self,
-        name: str,
-        operator: Operator,
-        released: Iterable[Released],
-        inputs: Iterable[Input],
-        sentences: tuple[str, ...],
-        confidence: float = 0.95,
-        asked: Amount | None = None,
-    ) -> None:
-        """Add a block that may lose at most ``asked``; its exact queries may also read ``inputs``."""
-        released = list(released)
-        columns = tuple(part for item in released for part in item.columns)
-        self.intervals[name] = {item.name: (item.low, item.high) for item in released if item.interval}
-        steps = {item.name: item.noise_step for item in released}
-        self.noise_steps[name] = {column: step for column, step in steps.items() if step is not None}
-        self.rounded[name] = {item.name for item in released if item.rounded}
-        read = tuple(dict.fromkeys((*inputs, *self.lent_inputs)))
-        self.written.add(operator.checked, self.catalog.shared)
-        orders = tuple((item.name, item.order) for item in released if item.order is not None)
-        made = PrivateBlock(name, operator, columns, read, sentences, confidence, asked, orders=orders)
-        self.blocks.append(made)
-
-    @abstractmethod
-    def source(self, node: exp.Expr, env: Env) -> Relation | None:
-        """Return the private relation of a FROM item, None if public; it is bound once, and copies share the result."""
-
-    def private_from(self, select: exp.Select, env: Env) -> From:
-        """Return the FROM of a SELECT that must read private rows."""
-        relations = {id(node): self.source(node, env) for node in from_items(select)}
-        if not any(relation is not None for relation in relations.values()):
-            raise privacy_error(
-                select.expressions[0] if select.expressions else select,
-                "this needs private rows, and its FROM has none.",
-                "public tables can be read exactly, with plain SQL.",
-            )
-        return self.from_of(select, relations, env)
-
-    @abstractmethod
-    def from_of(
-        self, select: exp.Select, relations: dict[int, Relation | None], env: Env, outer: Names | None = None
-    ) -> From:
-        """Return the FROM of a SELECT whose items are these relations, correlated with a row of ``outer`` if given."""
-
-    @abstractmethod
-    def expression(self, node: exp.Expr, names: Names, env: Env) -> Typed:
-        """Return a row expression that can't fail; the block gets the public relations that its subqueries read."""
-
-    # -- public relations ---------------------------------------------------------------------------------------
-
-    def lend(self, node: exp.Expr, env: Env) -> Relation:
-        """Return a public FROM item as an exact query reads it: a policy table unchanged, anything else evaluated first."""
-        named = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
-        if named and fold(node.name) not in env:
-            table = self.catalog.find(node.name, span_of(node))
-            return self.catalog.relation(table, node.alias_or_name, self.name("table"), self.named)
-        alias = node.alias_or_name or self.name("public")
-        source = node.copy()
-        if isinstance(source, exp.Subquery):
-            source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
-        query = exp.Select(expressions=[exp.Star()]).from_(source)
-        made = self.public_relation(query, env, self.name("lent"))
-        ends = _literal_ends(node.this if isinstance(node, exp.Subquery) else node)
-        fields = [
-            replace(f, typed=replace(f.typed, bounds=found))
-            if found is not None and f.typed.type.numeric
-            else f
-            for f, found in zip(made.fields, ends or [None] * len(made.fields), strict=True)
-        ]
-        return replace(made, alias=alias, fields=tuple(fields))
-
-    def public_relation(self, query: exp.Expr, env: Env, name: str) -> Relation:
-        """Return a public query, with the CTEs it needs, as an evaluated relation with the finisher's column types."""
-        sql = write_public(add_ctes(query, env))
-        described = self.finish.describe(sql, schemas(self.blocks), self.public)
-        columns = [(label, Type.parse(kind)) for label, kind in described]
-        orders = {name_label_type(order): order for order in self._list_orders()}
-        listed = ", ".join(column_name(place) for place in range(len(columns)))
-        found = Input(self.name("input"), Select("*", Subquery(sql, f"given({listed})")).sql)
-        fields = tuple(
-            Field(
-                label,
-                Typed(column(column_name(place), name), kind, order=orders.get(described[place][1])),
-                public=True,
-            )
-            for place, (label, kind) in enumerate(columns)
-        )
-        source = exp.alias_(exp.to_table(found.name), name, table=True)
-        return Relation(name, name, fields, source, private=False, inputs=(found,))
-
-    def _list_orders(self) -> Iterator[tuple[str, ...]]:
-        """Yield the orders of labels of earlier blocks and of public tables."""
-        for block in self.blocks:
-            yield from (order for _, order in block.orders)
-        for name in self.public:
-            table = self.catalog.policy.tables.get(name)
-            yield from () if table is None else self.catalog.engine.orders(table).values()
-
-    def is_unreleased(self, sql: str) -> bool:
-        """Return whether a public query reads values that are not released yet."""
-        return FORETOLD in sql or any(block.name in sql for block in self.blocks)
-
-    def known(self, found: Input) -> pa.Table | None:
-        """Return the rows of a public relation, cached if they never change; None if it depends on unreleased values."""
-        if self.is_unreleased(found.sql):
-            return None
-        if self.finish.repeats(found.sql, self.public):
-            return self.finish.keep(found.sql, self.public)
-        return self.finish.finish(found.sql, {}, self.public)

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.binding.relations.catalog import Binder
+from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.relation import (
     UNIT,
     Field,

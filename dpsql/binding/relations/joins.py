@@ -16,7 +16,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dpsql.binding.public_statement import Env
-from dpsql.binding.relations.catalog import Binder
+from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.fan_out import (
     MetRelation,
     count_rows_per_key,

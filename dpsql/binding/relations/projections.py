@@ -34,7 +34,7 @@ from dpsql.binding.public_statement import (
 )
 from dpsql.binding.relations import relation as rel
 from dpsql.binding.relations import windows as own
-from dpsql.binding.relations.catalog import Binder
+from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.exact_aggregates import Grouped, bound_rows, has_exact_aggregate
 from dpsql.binding.relations.fan_out import add_unmatched, find_lost_columns, split_conjuncts
 from dpsql.binding.relations.plan_size import refuse_growth

@@ -21,7 +21,7 @@ from sqlglot import exp
 
 from dpsql.binding.plan import Input
 from dpsql.binding.public_statement import Env, label_of_item, outer_queries
-from dpsql.binding.relations.catalog import Binder
+from dpsql.binding.relations.binder import Binder, BinderState
 from dpsql.binding.relations.exact_aggregates import Grouped, bound_rows
 from dpsql.binding.relations.fan_out import bound_list_length, find_equal_columns, split_conjuncts
 from dpsql.binding.relations.relation import (
@@ -36,7 +36,7 @@ from dpsql.binding.relations.relation import (
     fold,
     meets_exactly,
 )
-from dpsql.binding.relations.unit_rows import BinderState, aggregates
+from dpsql.binding.relations.unit_rows import aggregates
 from dpsql.binding.values import total_expressions
 from dpsql.binding.values.coercion import meet_public, require_kind, take_value, unify
 from dpsql.binding.values.declared_values import hold

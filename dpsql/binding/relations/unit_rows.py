@@ -5,23 +5,17 @@ rows, each side is cut to a public number of the unit's rows, chosen by a secret
 most ``max_unit_rows`` pairs, and fewer if these are sorted or stored. Rows in a window's frame are cut likewise. The
 cut depends only on the unit's own rows, and all mentions of a table in one query are cut alike. A unit below the number
 loses nothing.
-
-Snapshots of a binder before a trial binding, to be restored for another attempt.
-
-Notes on a discarded block (such as choices pending until the statement is complete) must be discarded too; otherwise
-the plan mentions a missing block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from copy import copy, deepcopy
 
 from sqlglot import exp
 
 from dpsql.binding.plan import ProtectedUnit
 from dpsql.binding.public_statement import Env, inner_queries
-from dpsql.binding.relations.catalog import Binder, Catalog
+from dpsql.binding.relations.catalog import Catalog
 from dpsql.binding.relations.fan_out import choose_rows, floor_root, keep_first, max_unit_rows, replace_source
 from dpsql.binding.relations.relation import Field, From, Names, Relation, fold
 from dpsql.binding.values.declared_values import length_of
@@ -33,32 +27,6 @@ from dpsql.language.dialect import MOVING_CLASSES, join_word
 from dpsql.language.options import Options, call_of, is_private_call, mode_of
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import SALT
-
-_LISTS = """
-    blocks notes limits adjustments ranged when_whole ordered_releases public intervals noise_steps rounded once
-    lent_inputs key_values group_keys scans period_groups"""
-GROWING = tuple(_LISTS.split())
-"""The lists and dicts of a binder that grow with its blocks."""
-
-
-class BinderState:
-    """The part of a plan in a binder at one moment; later bindings can be undone.
-
-    Names and the indices of FROM items are not reused.
-    """
-
-    def __init__(self, binder: Binder) -> None:
-        self._binder = binder
-        self._kept = {name: copy(vars(binder)[name]) for name in GROWING}
-        self._written = deepcopy(binder.written)
-
-    def restore(self) -> None:
-        """Restore everything, in place."""
-        for name, kept in self._kept.items():
-            grown = vars(self._binder)[name]
-            grown.clear()
-            (grown.extend if isinstance(kept, list) else grown.update)(kept)
-        self._binder.written = self._written
 
 
 def has_whole_unit(relation: Relation) -> bool:

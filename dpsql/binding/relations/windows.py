@@ -15,7 +15,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.binding.public_statement import Env
-from dpsql.binding.relations.catalog import Binder
+from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.relation import From, Names, column, write_period
 from dpsql.binding.values.coercion import COMPARED_KINDS, find_common_order, meet, refuse_order, require_kind
 from dpsql.binding.values.fixed_point import (

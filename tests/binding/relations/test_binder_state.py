@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.binding.relations.unit_rows import GROWING
+from dpsql.binding.relations.binder import GROWING
 from dpsql.binding.statement_binder import StatementBinder
 from dpsql.language.statements import parse
 from tests.support import inside
