@@ -23,6 +23,7 @@ from dpsql.client.connect import connect_server, connect_session
 from dpsql.client.wire import Message, decode, encode
 from dpsql.errors import Error, ServerError
 from dpsql.ledger.state_files import write_private
+from tests.support.certificates import make_certificate
 from tests.support.served import try_until
 from tests.support.stop_button import pressed
 
@@ -394,11 +395,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("openssl makes the certificates")
     folder = tmp_path_factory.mktemp("tls")
     for name in ("ca", "other"):
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-             "-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"],
-            cwd=folder, check=True, capture_output=True,
-        )  # fmt: skip
+        make_certificate(folder, name, common=name, names="IP:127.0.0.1")
     return folder
 
 

@@ -19,6 +19,7 @@ import dpsql
 from dpsql.client.channel import read_client_certificate
 from dpsql.errors import ServerError
 from dpsql.server.analyst_tokens import TokenFile
+from tests.support.certificates import make_certificate
 from tests.support.served import ROOT, ServerProcess, make_token, write_data, write_policy
 
 pytestmark = [
@@ -34,11 +35,6 @@ def openssl(folder: Path, *words: str) -> None:
     subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
 
 
-def make_authority(folder: Path, name: str) -> None:
-    own = ["-keyout", f"{name}.key", "-out", f"{name}.pem"]
-    openssl(folder, "req", "-x509", *CURVE, "-days", "2", "-subj", f"/CN={name}", *own)
-
-
 def sign(
     folder: Path,
     file: str,
@@ -48,19 +44,8 @@ def sign(
     given: tuple[str, ...] = (),
 ) -> None:
     """Make a key, a request with the extensions ``asked``, and the certificate as the options ``given`` say."""
-    openssl(
-        folder,
-        "req",
-        *CURVE,
-        "-utf8",
-        "-subj",
-        subject,
-        *asked,
-        "-keyout",
-        f"{file}.key",
-        "-out",
-        f"{file}.csr",
-    )
+    own = ["-keyout", f"{file}.key", "-out", f"{file}.csr"]
+    openssl(folder, "req", *CURVE, "-utf8", "-subj", subject, *asked, *own)
     by = ["-CA", f"{authority}.pem", "-CAkey", f"{authority}.key"]
     openssl(folder, "x509", "-req", "-in", f"{file}.csr", *by, *given, "-out", f"{file}.pem")
 
@@ -81,9 +66,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     assert "ana.pem: OK" in done.stdout
     (made / "policy.toml.analysts").rename(made / "clinic.toml.analysts")
-    make_authority(made, "stranger")
-    openssl(made, "req", "-x509", *CURVE, "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
-            "-keyout", "server.key", "-out", "server.pem")  # fmt: skip
+    make_certificate(made, "stranger", common="stranger", names="")
+    make_certificate(made, "server")
     return made
 
 
@@ -145,7 +129,7 @@ def test_an_unknown_name_is_refused(server: ServerProcess, folder: Path, subject
 
 def test_another_authority_is_refused(server: ServerProcess, folder: Path) -> None:
     sign(folder, "forged", "/CN=ana", "stranger")
-    openssl(folder, "req", "-x509", *CURVE, "-subj", "/CN=ana", "-keyout", "self.key", "-out", "self.pem")
+    make_certificate(folder, "self", common="ana", names="")
     for file in ("forged", "self"):
         with pytest.raises(ServerError, match="closed the connection") as caught:
             connect(server, file, token=make_token(server.policy, "bob"))

@@ -9,7 +9,6 @@ import re
 import socket
 import ssl
 import struct
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +30,7 @@ from dpsql.server.connections import (
     write_peer,
 )
 from dpsql.server.event_log import EventLog
+from tests.support.certificates import make_certificate
 from tests.support.postgres import BarePostgres, PostgresServer, query
 from tests.support.served import BareClient, ServerProcess, make_token, write_data, write_policy
 
@@ -209,9 +209,7 @@ def test_who_sends_much_before_a_token_is_dropped() -> None:
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tls")
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
-    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
-    subprocess.run([*command.split(), *names], cwd=folder, check=True, capture_output=True)
+    make_certificate(folder, "own")
     return folder
 
 
@@ -298,7 +296,7 @@ def test_a_crowd_keeps_nobody_out_of_flight(server: PostgresServer) -> None:
 
 def test_handshakes_that_never_end(tmp_path: Path, certificates: Path) -> None:
     write_data(tmp_path)
-    files = [str(certificates / name) for name in ("cert.pem", "key.pem")]
+    files = [str(certificates / name) for name in ("own.pem", "own.key")]
     policy = write_policy(tmp_path, {"ada": 1}, "answer_times = []")
     token = make_token(policy, "ada")
 

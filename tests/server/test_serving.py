@@ -135,34 +135,6 @@ def test_a_socket_is_for_its_group(folder: Path) -> None:
     assert "is a file already" in start_and_fail(policy, "--listen", f"unix:{place}")
 
 
-def test_certificates(folder: Path) -> None:
-    if shutil.which("openssl") is None:
-        pytest.skip("there is no openssl to make a certificate with")
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
-         "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    policy = write_policy(folder, {"ada": 10}, "answer_times = []")
-    with ServerProcess(
-        policy, "--tls-cert", str(certificate), "--tls-key", str(key), listen="0.0.0.0:0"
-    ) as running:
-        port = running.url.rpartition(":")[2]
-        assert running.url == f"grpc+tls://0.0.0.0:{port}"
-        url, token = f"grpc+tls://localhost:{port}", make_token(policy, "ada")
-        with dpsql.connect(url, token=token, tls_ca=certificate) as session:
-            assert session.sql("SELECT COUNT(*) AS n FROM visits").fetchall()
-        with pytest.raises(dpsql.Error):
-            dpsql.connect(url, token=token)  # nobody that this system trusts has signed it
-        with pytest.raises(flight.FlightError):
-            list(
-                flight.connect(f"grpc+tcp://localhost:{port}").list_actions(
-                    flight.FlightCallOptions(timeout=20)
-                )
-            )
-
-
 def test_what_is_served_and_what_is_missing_is_told(folder: Path) -> None:
     policy = write_policy(folder, {"ada": 10}, "answer_times = []")
     with ServerProcess(policy) as running:

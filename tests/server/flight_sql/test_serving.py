@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from dpsql.server.flight.flight_sql import (
     make_sql_info,
 )
 from dpsql.server.flight.protobuf import NotFlightSql, make_message, pack_message, unpack_message
+from tests.support.certificates import make_certificate
 from tests.support.flight_sql_client import BareFlightSql
 from tests.support.served import ServerProcess, make_token, try_until, write_data, write_policy
 
@@ -120,12 +120,8 @@ def test_a_server_without_the_extra_says_what_to_install(folder: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl to make a certificate with")
 def test_tls(folder: Path) -> None:
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj",
-         "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    make_certificate(folder, "own")
+    certificate, key = folder / "own.pem", folder / "own.key"
     policy = write_policy(folder, {"ada": 100}, "answer_times = []")
     arguments = ("--tls-cert", str(certificate), "--tls-key", str(key))
     with ServerProcess(policy, *arguments, listen="127.0.0.1:0") as server:
