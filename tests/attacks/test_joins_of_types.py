@@ -11,6 +11,7 @@ from dpsql.lock.tree import Unproved
 from tests.support.casts import prove
 
 TYPES = {
+    "INTERVAL": "to_days(CAST(i AS INTEGER))",
     "BOOLEAN": "i % 2 = 0",
     "TINYINT": "i % 100",
     "BIGINT": "i",
@@ -30,7 +31,6 @@ TYPES = {
     "TIMESTAMP": "TIMESTAMP '2020-01-01' + to_days(CAST(i AS INTEGER))",
     "TIMESTAMP_NS": "TIMESTAMP '2020-01-01' + to_days(CAST(i AS INTEGER))",
     "TIMESTAMP WITH TIME ZONE": "TIMESTAMP '2020-01-01' + to_days(CAST(i AS INTEGER))",
-    "INTERVAL": "to_days(CAST(i AS INTEGER))",
     "INTEGER[]": "[i]",
     "STRUCT(a INTEGER, b VARCHAR)": "{'a': i, 'b': 'x'}",
 }
