@@ -279,7 +279,8 @@ def table_named(name: str) -> exp.Table:
 
 def expression_of(sql: str) -> exp.Expr:
     """Return the tree of a generated expression."""
-    made: exp.Expr = parse_fragment(f"SELECT {sql}").expressions[0]
+    made = _DUCKDB.parse_into(exp.Condition, sql)[0]
+    assert made is not None
     return made
 
 
