@@ -170,6 +170,10 @@ class Bounded:
 
 _LOOSE = 1000
 """The least absolute bound that is called loose."""
+_GIVE_BOUNDS = (
+    "give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the data "
+    "owner for them."
+)
 
 
 @dataclass(frozen=True)
@@ -344,8 +348,7 @@ class AggregateCall:
         if typed.bounds is not None and typed.bounds.low is not None and typed.bounds.high is not None:
             return typed.bounds.low, typed.bounds.high, self._origin(typed)
         source, asked = to_sql(place), ", ".join(map(to_sql, call.args))
-        known = "give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses"
-        hint = f"{known}, or ask the data owner for them."
+        hint = _GIVE_BOUNDS
         if AGGREGATE_OF_NAME[call.name].auto and typed.type.numeric:
             found = f"{call.name}({asked}, contribution_bounds_per_row => AUTO)"
             hint = f"write {found} to find them privately, or {hint}"
@@ -452,10 +455,7 @@ def advise_bounds(typed: Typed) -> str:
     """Return the hint for AUTO bounds that can't be found."""
     if typed.bounds is not None and typed.bounds.low is not None and typed.bounds.high is not None:
         return "leave it out: bounds are known."
-    return (
-        "give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the "
-        "data owner for them."
-    )
+    return _GIVE_BOUNDS
 
 
 _BOUND_KINDS: dict[str, tuple[str, ...]] = {"TIME": ("TIME",), "INTERVAL": ("INTERVAL", "number")}

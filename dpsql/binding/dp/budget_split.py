@@ -245,8 +245,7 @@ def _find_delta(binder: Binder, options: Options, select: exp.Select) -> Fractio
     catalog, group = binder.catalog, select.args.get("group")
     if delta := options.get("delta", catalog.policy.budget.default_delta):
         return Fraction(delta)
-    left = catalog.delta_left() if catalog.delta_left else catalog.policy.budget.mechanism_delta
-    suggested, declare = suggest_delta(left), "declare the groups' values in the policy"
+    suggested, declare = catalog.suggested_delta, "declare the groups' values in the policy"
     hint = "no delta is left for it" + (f": {declare}." if group is not None else ".")
     if suggested:
         hint = f"write OPTIONS (delta = {write_number(suggested)})" + (

@@ -291,10 +291,8 @@ class NoiseChoice:
         epsilon, delta = sum((amount.total for _, amount in dealt), Fraction(0)), share.delta_part
         if self.word == "GAUSSIAN":
             if delta < SMALLEST_DELTA:
-                what, hint = (
-                    "this delta is too small for Gaussian noise.",
-                    "leave noise out, or write delta = 1e-6.",
-                )
+                what = "this delta is too small for Gaussian noise."
+                hint = "leave noise out, or write delta = 1e-6."
                 raise self.options.refuse("delta", what, hint, PrivacyError)
             return self.maker.add_gaussian(dealt, epsilon, delta)
         if self.chosen is not None:

@@ -174,10 +174,8 @@ def _mode(asked: AggregateCall) -> Aggregate:
     low, high, bins = 0, 0, list[exp.Expr]()
     if ends.low is not None and ends.high is not None and ends.high - ends.low < _MAX_BINS:
         low, high = math.floor(ends.low), math.ceil(ends.high)
-        place, many = (
-            f"CASE WHEN v IS NOT NULL THEN LEAST(GREATEST(v, {low}), {high}) - {low} END",
-            high - low + 1,
-        )
+        place = f"CASE WHEN v IS NOT NULL THEN LEAST(GREATEST(v, {low}), {high}) - {low} END"
+        many = high - low + 1
     else:
         bins = _declared_bins(asked, typed)
         cases = " ".join(f"WHEN v = {_write_bin(end, typed.type)} THEN {i}" for i, end in enumerate(bins))
@@ -540,12 +538,10 @@ def _sum(asked: AggregateCall) -> Aggregate:
         partial = _Moments(asked, weighing).total(item, 0)
     whole = 1 if partial.weighing is None else partial.weighing.scale
     steps = Fraction(item.grid.steps)
-    integers = item.typed.type.kind == "INTEGER" and steps == 1 and typed.type.sql != "UHUGEINT"
     said = f"add {asked.source()}, {item.said}; {asked.say_sensitivity(partial, steps * whole)}{asked.propose_auto(item)}"
     said += asked.say_weighing(partial.weighing)
     formula = Formula([partial], lambda total: Sum(asked.name, total, steps * whole, whole=whole))
-    most = Fraction(max(abs(item.grid.low), abs(item.grid.high))) / steps
-    kind = "HUGEINT" if integers else typed.type.find_sum_type(most)
+    kind = _find_sum_type(item.typed.type, typed.type, item.grid)
     return asked.make(kind, said, formula, shown=item.shown, noise_step=1 / steps, rounded=whole > 1)
 
 
@@ -584,10 +580,15 @@ def _distinct_sum(asked: AggregateCall) -> Aggregate:
         f"add the different values of {asked.source()}, held to [{float(low):g}, {float(high):g}] ({origin}); "
         f"one privacy unit moves this by at most {float(bound_change() / steps):g}"
     )
-    integers = typed.type.kind == "INTEGER" and grid.steps == 1 and typed.type.sql != "UHUGEINT"
-    most = max(abs(grid.low), abs(grid.high)) / steps
-    kind = "HUGEINT" if integers else typed.type.find_sum_type(most)
+    kind = _find_sum_type(typed.type, typed.type, grid)
     return asked.make(kind, said, part=part, noise_step=1 / steps)
+
+
+def _find_sum_type(placed: Type, own: Type, grid: grids.Grid) -> str:
+    """Return the SQL type of a noisy sum: of numbers ``placed`` on a grid, whose column has its ``own`` type."""
+    if placed.kind == "INTEGER" and grid.steps == 1 and own.sql != "UHUGEINT":
+        return "HUGEINT"
+    return own.find_sum_type(max(abs(grid.low), abs(grid.high)) / Fraction(grid.steps))
 
 
 @MOMENTS.of_form("mean")

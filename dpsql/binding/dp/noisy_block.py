@@ -222,10 +222,8 @@ class NoisyBlock(AggregatingBlock):
         """Return for each key whether rows may have values that no group has; PrivacyError unless all groups are public."""
         pairs = self._name_keys(keys)
         if find_public_groups(self, pairs, self.range_groups()) is None:
-            what, hint = (
-                "cells can only add up if all groups are public.",
-                "ask the owner to declare the columns' values.",
-            )
+            what = "cells can only add up if all groups are public."
+            hint = "ask the owner to declare the columns' values."
             raise self.options.refuse("consistent", what, f"leave consistent out, or {hint}", PrivacyError)
         alone = [find_public_groups(self, [pair], self.range_groups()) for pair in pairs]
         return tuple(found is None or not found.complete for found in alone)

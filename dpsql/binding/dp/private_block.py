@@ -155,10 +155,8 @@ class AggregatingBlock(ABC):
                 place = "after GROUP BY instead" if group else f"instead of {to_sql(filtered)}"
                 hint = f"write HAVING {to_sql(condition)} {place}: it reads the noisy value."
         elif node.find_ancestor(exp.Group) is group is not None:
-            why, hint = (
-                "can't be a group",
-                "group by columns; the noisy value may be a group in an outer query.",
-            )
+            why = "can't be a group"
+            hint = "group by columns; the noisy value may be a group in an outer query."
         elif unit is not None and (outer := self._call_around(node)) is not None:
             own = self.write_select(Select((unit, As(to_sql(call.node), "n")), group=unit))
             if own is not None:

@@ -38,7 +38,6 @@ from dpsql.mechanisms.selection.above_threshold import (
 from dpsql.mechanisms.subsample.subsample import QUESTIONS, StabilityRule, StableStream, split_stable_epsilon
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import write_number
-from dpsql.privacy.accountants import suggest_delta
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event
 
@@ -245,8 +244,7 @@ def _delta(statement: Statement, options: opt.Options, catalog: Catalog, what: s
     delta: Fraction | None = options.get("delta", catalog.policy.budget.default_delta)
     if delta:
         return delta
-    left = catalog.delta_left() if catalog.delta_left else catalog.policy.budget.mechanism_delta
-    suggested = suggest_delta(left)
+    suggested = catalog.suggested_delta
     hint = f"write OPTIONS (delta = {write_number(suggested)})." if suggested else "no delta is left for it."
     raise PrivacyError(what, span=span_of(options.nodes.get("delta")) or statement.span, hint=hint)
 

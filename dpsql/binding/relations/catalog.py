@@ -45,6 +45,7 @@ from dpsql.policy.model import Column, Policy, Table
 from dpsql.policy.tables import Hop
 from dpsql.policy.unit_guess import suggest_unit
 from dpsql.policy.validate import DateBound, write_bound
+from dpsql.privacy.accountants import suggest_delta
 from dpsql.privacy.periods import Days
 
 WIDE = 40
@@ -103,6 +104,11 @@ class Catalog:
     def default_epsilon(self) -> Fraction | None:
         """The epsilon of a statement that names none; None if it must name one."""
         return self.policy.budget.default_epsilon if self.epsilon is None else self.epsilon
+
+    @property
+    def suggested_delta(self) -> Fraction:
+        """The delta that a refusal proposes: a part of the rest; 0 if nothing is left."""
+        return suggest_delta(self.delta_left() if self.delta_left else self.policy.budget.mechanism_delta)
 
     @property
     def names(self) -> frozenset[str]:

@@ -535,12 +535,9 @@ class Grouped:
                 order = (
                     make_total(call.args[0], self.names).order if AGGREGATE_OF_NAME[call.name].ties else None
                 )
-                above = Typed(_above(f"a{len(self.made)}"), kind, bounds, reach=reach, order=order)
-                moments = self._write_moments(call, above.node.name) if self.layered else None
-                if moments is not None:
-                    self.moments[above.node.name] = moments
-                self.made[text] = (sql, above)
-                self._by_column[above.node.name] = above
+                name = self._add(text, sql, Typed(exp.null(), kind, bounds, reach=reach, order=order))
+                if self.layered and (moments := self._write_moments(call, name)) is not None:
+                    self.moments[name] = moments
             return self.made[text][1].node.copy()
         for child in list(node.iter_expressions()):
             new = self._rewrite(child)
@@ -627,11 +624,12 @@ class Grouped:
         parts += [] if where is None else [f"({to_sql(make_condition(where, self.names).node)})"]
         return write_filter(" AND ".join(parts))
 
-    def _add(self, text: str, sql: str, typed: Typed) -> None:
-        """Add an aggregate with its type, under the next name."""
+    def _add(self, text: str, sql: str, typed: Typed) -> str:
+        """Add an aggregate with its type, under the next name, and return that."""
         above = replace(typed, node=_above(f"a{len(self.made)}"))
         self.made[text] = (sql, above)
         self._by_column[above.node.name] = above
+        return above.node.name
 
     def _write_moments(self, call: Call, prefix: str) -> ExactMoments | None:
         """Return an aggregate's SQL from exact sums; None if it is written otherwise."""
@@ -743,14 +741,16 @@ def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tu
 
     ``own``: the rows are one unit's, whose sum of integers is an integer that may be compared.
     """
-    where = write_filter("" if call.where is None else to_sql(make_condition(call.where, names).node))
+    condition = "" if call.where is None else to_sql(make_condition(call.where, names).node)
+    where = write_filter(condition)
     if call.named:
         raise refuse_arguments(call.node)
     distinct = "DISTINCT " if call.distinct else ""
     if call.name == "COUNT" and (not call.args or call.args[0].is_star):
         return f"COUNT({distinct}*){where}", BIGINT
     if call.name == "COUNT_IF":
-        return f"COUNT(*){write_filter(to_sql(make_condition(call.args[0], names).node))}", BIGINT
+        true = to_sql(make_condition(call.args[0], names).node)
+        return f"COUNT(*){write_filter(f'({condition}) AND ({true})' if condition else true)}", BIGINT
     if call.name == "COUNT":
         return f"COUNT({distinct}{to_sql(make_total(call.args[0], names).node)}){where}", BIGINT
     name = AGGREGATE_OF_NAME[call.name].kind.upper()
@@ -783,7 +783,7 @@ def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tu
         if not typed[1].constant:
             raise bind_error(call.args[1], "the quantile must be a literal.")
         values[1] = to_sql(typed[1].node)
-    total = write_order_independent(name, typed, values, distinct, where)
+    total = write_order_independent(name, typed, values, distinct, condition)
     if own and name in ("SUM", "AVG") and typed[0].type.kind == "DOUBLE":
         total = snap_to_decimal(total, typed[0].bounds)
     return total, DOUBLE

@@ -289,10 +289,8 @@ class WrittenTexts:
     def add_blocks(self, count: int, outputs: int, query: str | None, span: Span | None) -> None:
         """Add subsample blocks, with a ``query`` per block unless one serves all; BindError if the total is too large."""
         self.other += count * outputs // BLOCK_RESULTS_PER_CHARACTER
-        what, hint = (
-            f"{count:,} blocks of {outputs} outputs are too many for one statement",
-            "take fewer blocks.",
-        )
+        what = f"{count:,} blocks of {outputs} outputs are too many for one statement"
+        hint = "take fewer blocks."
         if query is not None:
             joined, apart = _count_met(parse_fragment(query), {})
             length = BLOCK_CHARACTERS + len(query) + (joined**4 + apart) // JOINING_PER_CHARACTER

@@ -325,7 +325,7 @@ _MOST = 2**200
 
 
 def write_order_independent(
-    name: str, typed: Sequence[Typed], values: Sequence[str], distinct: str, where: str
+    name: str, typed: Sequence[Typed], values: Sequence[str], distinct: str, condition: str
 ) -> str:
     """Return the SQL of an aggregate whose result is independent of the order of rows.
 
@@ -333,9 +333,9 @@ def write_order_independent(
         typed: the arguments.
         values: the arguments as doubles; missing ones are NULL.
         distinct: ``DISTINCT`` and a space, or nothing.
-        where: a space and the FILTER clause, or nothing.
+        condition: that of its FILTER, or nothing.
     """
-    given = ", ".join(values)
+    given, where = ", ".join(values), write_filter(condition)
     row = AGGREGATE_OF_NAME.get(name)
     if row is not None and row.unordered:
         if row.form == "quantile" and not row.chosen:  # of 0.0 and -0.0, either
@@ -358,7 +358,7 @@ def write_order_independent(
         if bounds is not None and bounds.bounded:
             return ordered
         if kind.kind == "DOUBLE" and not distinct:
-            return _halves(name, own, values[0], where)
+            return _halves(name, own, values[0], condition)
     return ordered
 
 
@@ -421,7 +421,9 @@ _FAR_WHOLE = 2**95
 def sum_wide_integers(typed: Typed, distinct: str, where: str) -> str:
     """Return the SQL of the sum of one unit's 128-bit integers, missing if one of them is too large.
 
-    Takes ``distinct`` and ``where`` of :func:`write_order_independent`.
+    Args:
+        distinct: as for :func:`write_order_independent`.
+        where: a space and the FILTER clause, or nothing.
     """
     given = to_sql(typed.node)
     whole = given if typed.type == HUGEINT else f"TRY_CAST({given} AS HUGEINT)"
@@ -451,7 +453,7 @@ def _sum_near(given: str, value: str, ends: tuple[str, str], distinct: str, wher
 _TINY, _HUGE = repr(2.0**-10), repr(2.0**61)
 
 
-def _halves(name: str, own: str, value: str, where: str) -> str:
+def _halves(name: str, own: str, value: str, condition: str) -> str:
     """Write a sum or mean of doubles without bounds.
 
     Doubles that aren't tiny or huge are a 64-bit integer and a multiple of 2^-62, which are added as integers. The
@@ -461,8 +463,8 @@ def _halves(name: str, own: str, value: str, where: str) -> str:
     whole = f"TRY_CAST({near} AS BIGINT)"
     rest = f"TRY_CAST(({near} - CAST({whole} AS DOUBLE)) * {2.0**62!r} AS BIGINT)"
     far = f"{own} <> 0 AND NOT ABS({own}) BETWEEN {_TINY} AND {_HUGE}"
-    filtered = f"({where.removeprefix(' FILTER (WHERE ').removesuffix(')')}) AND {far}" if where else far
-    kept = write_filter(filtered)
+    where = write_filter(condition)
+    kept = write_filter(f"({condition}) AND {far}" if condition else far)
     parts = (
         f"CAST(SUM({whole}){where} AS DOUBLE)",
         f"CAST(SUM({rest}){where} AS DOUBLE) / {2.0**62!r}",

@@ -156,3 +156,9 @@ def test_a_units_sum_of_decimals_is_exact(column: str, tmp_path_factory: pytest.
         text = f"SELECT COUNT(*), COUNT(s) FROM (SELECT u, SUM({column}) AS s FROM d GROUP BY u)"
         missing = column == "e"
         assert session.sql(text, fresh=True).fetchall() == [(100, 100 - missing)]
+
+
+def test_count_if_keeps_its_filter(session: dpsql.Session, con: duckdb.DuckDBPyConnection) -> None:
+    rows = "(SELECT u, COUNT_IF(n > 1) FILTER (WHERE p = 0) AS c FROM t GROUP BY u)"
+    text = f"SELECT COUNT(*) FILTER (WHERE c = 1), COUNT(*) FILTER (WHERE c = 2) FROM {rows}"
+    assert session.sql(text).fetchone() == con.execute(text).fetchone()

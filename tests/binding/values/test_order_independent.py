@@ -86,9 +86,10 @@ def test_sums_are_right(name: str, kind: object, bounds: Bounds | None, values: 
     con.execute(f"CREATE TABLE t AS SELECT CAST(UNNEST([{values}]) AS {kind.sql}) AS v")  # type: ignore[attr-defined]
     typed = Typed(expression_of("v"), kind, bounds)  # type: ignore[arg-type]
     double = "CASE WHEN ABS(CAST(v AS DOUBLE)) < 1e70 THEN CAST(v AS DOUBLE) END"
-    where = " FILTER (WHERE v IS NULL OR v <> 5)"
+    condition = "v IS NULL OR v <> 5"
+    where = f" FILTER (WHERE {condition})"
     mine = con.execute(
-        f"SELECT {write_order_independent(name, [typed], [double], distinct, where)} FROM t"
+        f"SELECT {write_order_independent(name, [typed], [double], distinct, condition)} FROM t"
     ).fetchone()
     wide = "v" if kind is BIGINT else double
     theirs = con.execute(f"SELECT CAST({name}({distinct}{wide}){where} AS DOUBLE) FROM t").fetchone()
