@@ -74,7 +74,6 @@ from dpsql.mechanisms.ptr import stability_test
 from dpsql.mechanisms.ptr.stability_test import (
     Answer,
     Measured,
-    Neighbours,
     Ordered,
     StabilityTest,
     StableItem,
@@ -251,24 +250,19 @@ def _find_first(lower: NDArray[np.float64], upper: NDArray[np.float64], edge: fl
     return np.array(places, dtype=np.int64)
 
 
-def measure_bin_distance(
-    data: Ordered, discretisation: int, relation: Neighbours, cap: int, scale: LogScale = BASE_TWO
-) -> int:
+def measure_bin_distance(data: Ordered, discretisation: int, cap: int, scale: LogScale = BASE_TWO) -> int:
     """Measure A0, the edits until the bin of the IQR changes: exact up to ``cap``, else ``cap``.
 
     Reads only ranks within :func:`bound_reach` of the two quartiles.
 
-    SUBSTITUTE. With k replacements the windows that can become [x(l), x(u)] are exactly [x(l-a), x(u+b)] (move a low rows below,
-    b high rows above, taking them from between) and [x(l+a), x(u-b)], a + b = k.
-
-    ADD_REMOVE. Let ``net`` be the change of n, l' the new lower rank and U = u(n + net) - net. Reaching an outer window that
+    Let ``net`` be the change of n, l' the new lower rank and U = u(n + net) - net. Reaching an outer window that
     lacks e ranks takes e additions outside the ends and e - net removals from between, hence max(net, 2e - net) edits; reaching
     an inner one takes max(-net, 2s + net). With fewer than two rows left the range is 0. With fewer than two rows the answer is
     1: at most two additions leave the bin, and calling the empty table unstable keeps the statistic 1-Lipschitz.
     """
     n = data.n
     if n <= 1:
-        return NEVER if relation is Neighbours.SUBSTITUTE else 1
+        return 1
     low, high = find_quartile_ranks(n)
     span = bound_reach(cap)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -283,8 +277,6 @@ def measure_bin_distance(
         if bounds:
             within = _find_first(lower, upper, bounds[0]) - 1
             into = _Reach(first, np.where(within >= 0, start + within, -NEVER))
-    if relation is Neighbours.SUBSTITUTE:
-        return min(out.outwards(low, high), into.inwards(low, high) if into else NEVER, cap)
     best = cap
     change = 0
     while change < best:
@@ -310,9 +302,7 @@ def bound_reach(cap: int) -> int:
     return 2 * cap + 4
 
 
-def measure_scale_radius(
-    data: Ordered, cap: int, relation: Neighbours = Neighbours.ADD_REMOVE, scale: LogScale = BASE_TWO
-) -> int:
+def measure_scale_radius(data: Ordered, cap: int, scale: LogScale = BASE_TWO) -> int:
     """Measure the edits that certainly keep the IQR within a factor of the base: max A0 - 1 over both bins, at most ``cap``.
 
     1-Lipschitz as a maximum of 1-Lipschitz statistics. Above 0 some discretisation has A0 >= 2, so every neighbour is
@@ -322,7 +312,7 @@ def measure_scale_radius(
         return 0
     best = 0
     for which in scale.order(compute_iqr(data)):
-        best = max(best, measure_bin_distance(data, which, relation, cap + 1, scale))
+        best = max(best, measure_bin_distance(data, which, cap + 1, scale))
         if best > cap:
             break
     return best - 1

@@ -5,9 +5,9 @@ releases the answer if the test passes: exactly, or with the noise that the prop
 outcomes are charged in full.
 
 The *radius* of a table x for a function g is the largest k such that g is constant on all tables within k edits of x. An edit
-adds or removes one row (``ADD_REMOVE``) or replaces one (``SUBSTITUTE``, size n public). Every measuring function here returns
-that radius, or a lower bound that is 1-Lipschitz under the relation and 0 wherever a neighbour's answer differs (or, with a
-proposal, is farther away than proposed). Domains are unbounded, which can only shorten a distance.
+adds or removes one row. Every measuring function here returns that radius, or a lower bound that is 1-Lipschitz and 0 wherever
+a neighbour's answer differs (or, with a proposal, is farther away than proposed). Domains are unbounded, which can only shorten
+a distance.
 
 Guarantee of one item: a pair of neighbours is *near*, if the answers agree up to the proposal, and only the test's decision
 and the noise distinguish them, with radii that differ by at most 1; or it is *far*, and both radii are 0, so that each passes
@@ -25,7 +25,6 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import Enum
 from fractions import Fraction
 from statistics import NormalDist
 from typing import Any, NamedTuple, TypeAlias
@@ -43,13 +42,6 @@ from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_rounded_gaussian
 from dpsql.numerics.interval_arithmetic import find_gaussian_threshold
 from dpsql.privacy.events import Event, GaussianTest, StableTest, compose_events
-
-
-class Neighbours(Enum):
-    """The edits that lead to a neighbouring table."""
-
-    ADD_REMOVE = "add_remove"
-    SUBSTITUTE = "substitute"
 
 
 def find_rank(n: int, probability: Fraction) -> int:
@@ -71,12 +63,7 @@ def convert_to_units(radius: int, rows: int) -> int:
 
 
 def measure_quantile_radius(
-    n: int,
-    below: int,
-    upto: int,
-    probability: Fraction,
-    relation: Neighbours = Neighbours.ADD_REMOVE,
-    cap: int | None = None,
+    n: int, below: int, upto: int, probability: Fraction, cap: int | None = None
 ) -> int:
     """Measure the exact radius of the order statistic of rank ``ceil(p n)``, at most ``cap``.
 
@@ -87,10 +74,6 @@ def measure_quantile_radius(
     if n == 0 or not below < find_rank(n, probability) <= upto:
         return 0
     first, last = below + 1, upto
-    if relation is Neighbours.SUBSTITUTE:
-        r = find_rank(n, probability)
-        radius = min(r - first, last - r)
-        return radius if cap is None else min(radius, cap)
 
     def moves(k: int) -> bool:
         fewer, more = find_rank(n - k, probability), find_rank(n + k, probability)
@@ -100,39 +83,30 @@ def measure_quantile_radius(
     return bisect_left(range(1, most + 1), True, key=moves)
 
 
-def measure_mode_radius(
-    top: int, second: int, second_larger: bool, relation: Neighbours = Neighbours.ADD_REMOVE
-) -> int:
+def measure_mode_radius(top: int, second: int, second_larger: bool) -> int:
     """Measure the exact radius of the mode of ``top`` rows (0: no rows); the smallest value wins ties.
 
     ``second`` is the next largest count (of the smallest value among equals), 0 if there is no other value, and
     ``second_larger`` whether that value loses ties with the mode. A rival r needs ``top - count(r)`` edits to tie and one more if
-    it loses ties; the runner-up by (count, value) is a cheapest rival. A smaller value not yet present needs ``top``. Under
-    SUBSTITUTE one edit narrows the gap by two.
+    it loses ties; the runner-up by (count, value) is a cheapest rival. A smaller value not yet present needs ``top``.
     """
     if top == 0:
         return 0
     rivals = [top]
     if second:
         rivals.append(top - second + int(second_larger))
-    cost = min(rivals)
-    if relation is Neighbours.SUBSTITUTE:
-        cost = -(-cost // 2)
-    return max(cost - 1, 0)
+    return max(min(rivals) - 1, 0)
 
 
-def measure_argmax_radius(
-    top: int, second: int, bound: int, relation: Neighbours = Neighbours.ADD_REMOVE
-) -> int:
+def measure_argmax_radius(top: int, second: int, bound: int) -> int:
     """Measure the radius of the group with the largest sum; the smallest key wins ties.
 
     ``top`` and ``second`` are the two largest sums (an absent group counts as 0), and one row moves the sum of its group by at
-    most ``bound``. So the gap moves by at most ``bound`` per added or removed row (twice that if one is replaced), and the
-    winner can't change before it is closed.
+    most ``bound``. So the gap moves by at most ``bound`` per added or removed row, and the winner can't change before it is
+    closed.
     """
     gap = top - max(second, 0)
-    step = bound if relation is Neighbours.ADD_REMOVE else 2 * bound
-    return max(-(-gap // step) - 1, 0) if step > 0 else 0
+    return max(-(-gap // bound) - 1, 0) if bound > 0 else 0
 
 
 def measure_votes_radius(top: int, second: int, per_block: int = 1) -> int:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.ptr.stability_test import (
-    Neighbours,
     convert_to_units,
     find_rank,
     measure_gap_radius,
@@ -21,26 +20,24 @@ from dpsql.mechanisms.ptr.stability_test import (
 )
 from tests.support.exhaustive import Table, neighbours
 
-AR, SUB = Neighbours.ADD_REMOVE, Neighbours.SUBSTITUTE
 
-
-def quantile_of(x: object, p: Fraction, relation: Neighbours = AR, cap: int | None = None) -> int:
+def quantile_of(x: object, p: Fraction, cap: int | None = None) -> int:
     values = sorted(x)  # type: ignore[call-overload]
     if not values:
         return 0
     v = values[find_rank(len(values), p) - 1]
     return measure_quantile_radius(
-        len(values), sum(y < v for y in values), sum(y <= v for y in values), p, relation, cap
+        len(values), sum(y < v for y in values), sum(y <= v for y in values), p, cap
     )
 
 
-def mode_of(x: object, relation: Neighbours = AR) -> int:
+def mode_of(x: object) -> int:
     counts = sorted(Counter(x).items(), key=lambda item: (-item[1], item[0]))  # type: ignore[call-overload]
     if not counts:
         return 0
     if len(counts) == 1:
-        return measure_mode_radius(counts[0][1], 0, False, relation)
-    return measure_mode_radius(counts[0][1], counts[1][1], counts[1][0] > counts[0][0], relation)
+        return measure_mode_radius(counts[0][1], 0, False)
+    return measure_mode_radius(counts[0][1], counts[1][1], counts[1][0] > counts[0][0])
 
 
 def quantile(p: Fraction, table: Table) -> Hashable:

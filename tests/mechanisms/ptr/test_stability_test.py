@@ -38,7 +38,6 @@ from dpsql.mechanisms.ptr.ptr_statistics import (
 )
 from dpsql.mechanisms.ptr.stability_test import (
     NOT_STABLE,
-    Neighbours,
     OptimalTest,
     Ordered,
     Stable,
@@ -283,7 +282,7 @@ def test_the_printed_threshold_of_scale_is_wrong() -> None:
             exact = Ordered.all(np.array(data))
             missed = 1.0
             for which in (1, 2):
-                margin = threshold - measure_bin_distance(exact, which, Neighbours.ADD_REMOVE, 50)
+                margin = threshold - measure_bin_distance(exact, which, 50)
                 missed *= 1 - 0.5 * math.exp(-float(epsilon) * margin)
             laws.append((1 - missed, BASE_TWO.to_steps(compute_iqr(exact))))
         worst.append(divergence(laws[0], laws[1], scale, 4 * float(epsilon)))
