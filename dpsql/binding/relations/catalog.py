@@ -342,7 +342,10 @@ class Catalog:
         period = None
         if holder.declared_period is not None:
             made = self._bind_period(holder, self.fields(holder, name))
-            kind = Type.parse(f"STRUCT(person {kind.sql}, period {made.type.sql})")
+            taken = self._spell(holder, holder.declared_period.column)[
+                1
+            ]  # periods of different columns never meet
+            kind = Type.parse(f"STRUCT(person {kind.sql}, period {taken.sql})")
             period = made.node if holder is table else None
         return Relation(
             alias, name, fields, exp.Subquery(this=inner, alias=as_named), True, column(UNIT, name), (table,),

@@ -59,7 +59,7 @@ _OUTER = ("LEFT", "RIGHT", "FULL")
 _INEQUALITIES = (exp.GT, exp.GTE, exp.LT, exp.LTE)
 _EQUALITIES = (exp.EQ, exp.NullSafeEQ)
 _COMPARISONS = (*_INEQUALITIES, *_EQUALITIES, exp.NEQ, exp.NullSafeNEQ, exp.Between, exp.In)
-_PERIOD_HINT = "query the tables one at a time, or ask the owner for the same period in both."
+_PERIOD_HINT = "query the tables one at a time, or ask the owner for the same period of one type in both."
 _ASOF_HINT = "write ASOF JOIN t ON a.day >= t.day, and equalities after AND."
 
 

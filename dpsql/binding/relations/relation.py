@@ -329,6 +329,11 @@ def explain_other_unit(left: Iterable[Relation], right: Iterable[Relation]) -> s
         return f"privacy units of different periods can't meet: {' and '.join(said)}."
     types = [relation.unit_type for side in sides for relation in side if relation.unit_type is not None]
     if any(not meets_exactly(types[0], kind) for kind in types):
+        read = dict.fromkeys(taken.sql for kind in types for name, taken in kind.fields if name == "period")
+        if len(read) > 1:
+            return (
+                f"the periods of these tables are made of columns of different types, {' and '.join(read)}."
+            )
         return "the privacy units of these tables are of different types, so different units may look equal."
     return None
 

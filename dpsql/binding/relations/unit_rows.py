@@ -58,8 +58,14 @@ def advise_one_unit(left: list[Relation], right: list[Relation]) -> str:
     """Return the declaration that would equate two sides' units of different names or types."""
     tables = [[t for r in side for t in r.tables if t.unit_path] for side in (left, right)]
     hint = "ask the owner to give the privacy units one name and one type"
-    if len({t.period and t.period.kind for side in tables for t in side}) > 1:
-        return "their periods differ: query the tables one at a time, or ask the owner for the same period in both."
+    made = {
+        kind
+        for r in (*left, *right)
+        for name, kind in (r.unit_type.fields if r.unit_type else ())
+        if name == "period"
+    }
+    if len({t.period and t.period.kind for side in tables for t in side}) > 1 or len(made) > 1:
+        return "their periods differ: query the tables one at a time, or ask the owner for the same period of one type in both."
     if not all(tables):
         return f"{hint}."
     (one, *_), (other, *_) = tables

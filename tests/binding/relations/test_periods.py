@@ -22,6 +22,7 @@ POLICY = write_policy(
     weekly=table("pid", None, None, {"privacy_period": "date_trunc('week', day)", "max_rows": 9}),
     whole=table("pid", None, None, {"max_rows": 9}),
     zoned=table("pid", None, None, {"privacy_period": "date_trunc('month', day)", "max_rows": 9}),
+    timed=table("pid", None, None, {"privacy_period": "date_trunc('month', day)", "max_rows": 9}),
 )
 DATA = """
 CREATE TABLE visits AS FROM (VALUES (1, 10, DATE '2020-01-02', 5), (1, 10, '2020-01-09', 6), (1, 10, '2020-02-02', 7),
@@ -29,6 +30,7 @@ CREATE TABLE visits AS FROM (VALUES (1, 10, DATE '2020-01-02', 5), (1, 10, '2020
 CREATE TABLE labs AS FROM (VALUES (1, DATE '2020-01-30', 5), (1, '2020-03-09', 6), (2, '2020-01-05', 8)) AS t(pid, day, y);
 CREATE TABLE weekly AS FROM labs; CREATE TABLE whole AS FROM labs;
 CREATE TABLE zoned AS SELECT pid, day::TIMESTAMPTZ AS day FROM labs;
+CREATE TABLE timed AS SELECT pid, day::TIMESTAMP AS day FROM labs;
 CREATE TABLE items AS FROM (VALUES (10, 1), (10, 2), (12, 4), (13, 5), (14, 6), (99, 7)) AS t(vid, q);
 CREATE VIEW v AS SELECT *, date_trunc('month', day) AS m FROM visits WHERE pid IS NOT NULL AND day IS NOT NULL;
 CREATE VIEW l AS SELECT *, date_trunc('month', day) AS m FROM labs;
@@ -84,6 +86,10 @@ def test_all_parts_are_equated(opened: Opened, source: str, plain: str) -> None:
         ("SELECT COUNT(*) FROM (SELECT x, row_number() OVER (PARTITION BY pid ORDER BY x) FROM visits)", "several units"),
         ("SELECT pid, COUNT(*) FROM visits GROUP BY pid", "leads to one privacy unit"),
         ("SELECT COUNT(*) FROM zoned", "TIMESTAMP WITH TIME ZONE"),
+        ("SELECT COUNT(*) FROM visits JOIN timed USING (pid)", "of different types, DATE and TIMESTAMP"),
+        ("SELECT COUNT(*) FROM items LEFT JOIN timed ON items.vid = timed.pid", "of different types, DATE and TIMESTAMP"),
+        ("SELECT COUNT(*) FROM timed t WHERE pid IN (SELECT pid FROM visits)", "of different types, TIMESTAMP and DATE"),
+        ("SELECT COUNT(*) FROM (SELECT pid FROM visits UNION ALL SELECT pid FROM timed)", "their periods differ"),
     ],
 )  # fmt: skip
 def test_what_would_mix_periods_is_refused(opened: Opened, text: str, said: str) -> None:
