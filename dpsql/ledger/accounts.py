@@ -28,7 +28,10 @@ from dpsql.privacy.codec import write_record
 from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.filters import MECHANISM_SHARE, open_filter
 from dpsql.privacy.periods import (
+    FIRST,
+    LAST,
     Days,
+    intersect,
     list_segments,
     say_periods,
     undate_event,
@@ -470,6 +473,7 @@ def make_budget_state(
     after: Iterable[Event] = (),
     debit: Event | None = None,
     domain: Days | None = None,
+    asked: Days | None = None,
 ) -> BudgetState:
     """Return the state of an analyst's share, with the whole inside; without a share, the state of the whole.
 
@@ -478,13 +482,15 @@ def make_budget_state(
     Args:
         after: further events, counted as if they were charged.
         debit: one that is charged to the share only.
+        asked: the only periods of the domain to look at; None for all.
     """
     if not account.terms.per_period:
         return _make_state(account, policy, analyst, tuple(after), debit)
     events, states = tuple(after), account.filters(analyst)
     both = events if debit is None else (*events, debit)
+    domain = domain if asked is None else intersect(asked, domain or ((FIRST, LAST),))
     for one in states:
-        one.bring_up_to_date()
+        one.bring_up_to_date(domain)
     cuts = [cut for state in states for cut in state.cuts]
     known: dict[tuple[Spent, ...], BudgetState] = {} if both else account.find_known(policy, analyst)
     found: list[tuple[tuple[int, int], BudgetState]] = []
@@ -502,7 +508,8 @@ def make_budget_state(
     fullest = min(stretches, key=_find_left)
     alone = len({id(state) for _, state in found}) == 1
     part = "" if policy is None else policy.shortest_period
-    return replace(fullest, period="each period" if alone else fullest.period, stretches=stretches, part=part)
+    every = "each period" if asked is None else say_periods(domain)
+    return replace(fullest, period=every if alone else fullest.period, stretches=stretches, part=part)
 
 
 def _find_left(state: BudgetState) -> Fraction:

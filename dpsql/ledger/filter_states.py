@@ -27,6 +27,8 @@ from dpsql.privacy.periods import (
     unite_periods,
 )
 
+_FEW_STRETCHES = 40
+"""The most stretches that are brought up to date one after another."""
 _FOLD_ABOVE = 64
 _MOST_CHANGES = 2000
 """The most changes that stretches of periods may be behind."""
@@ -65,8 +67,8 @@ class FilterState:
         """The days at which other sums begin."""
         return []
 
-    def bring_up_to_date(self) -> None:
-        """Count all changes in the sums of every period: quicker than one period after another."""
+    def bring_up_to_date(self, days: Days | None) -> None:
+        """Count all changes in the sums of these periods (None: all), quicker than one period after another."""
 
     def find_shortage(self, events: Sequence[Event]) -> Shortage | None:
         """Return the first event that the filter does not admit, one after another; None if all fit."""
@@ -253,8 +255,9 @@ class PeriodState(FilterState):
     def cuts(self) -> list[int]:
         return self._starts
 
-    def bring_up_to_date(self) -> None:
-        self._bring_all_up_to_date()
+    def bring_up_to_date(self, days: Days | None) -> None:
+        if sum(1 for _ in self._list_segments(days, ())) > _FEW_STRETCHES:
+            self._bring_all_up_to_date()
 
     def find_shortage(self, events: Sequence[Event]) -> Shortage | None:
         refused, fits = [], []

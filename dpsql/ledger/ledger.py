@@ -415,12 +415,13 @@ class Ledger:
             account, domain = self._book.account, self._find_domain()
             return make_budget_state(account, self.policy, self.analyst, after, debit, domain)
 
-    def say_left(self) -> str:
-        """Return the sentence of :meth:`state` about the remaining budget after the last settlement."""
+    def say_left(self, event: Event | None = None) -> str:
+        """Return the sentence of :meth:`state` after the last settlement: on the periods of an ``event``; None: on all."""
         self._check_continued()
         with self._book.reading():  # the sentence needs no number of further statements
-            domain = self._find_domain()
-            return make_budget_state(self._book.account, None, self.analyst, domain=domain).sentence
+            domain, asked = self._find_domain(), None if event is None else list_periods(event)
+            state = make_budget_state(self._book.account, None, self.analyst, domain=domain, asked=asked)
+            return state.sentence
 
     def _find_domain(self) -> Days | None:
         """Return the days of the tables with a budget per period; None if unknown."""

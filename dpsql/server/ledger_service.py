@@ -345,8 +345,7 @@ class LedgerService:
         del self._open[ticket.statement_id]
         used = event if outcome == "released" else ticket.event
         self._untold.append((ticket.statement_id, self.ledger.accountant.write_charge(used), outcome))
-        state = self.ledger.state()
-        return _answer(state=write_record(state), left=state.sentence)
+        return _answer(state=write_record(self.ledger.state()), left=self.ledger.say_left(used))
 
     def _read_kept(self, kept: object, payload: bytes) -> KeptReleases:
         if len(payload) > self._most:
@@ -717,6 +716,7 @@ class LedgerProxy(Ledger):
             self._deferred = number
         else:
             self._state = read_state(answer.head.get("state"))
+            self._left = get_field(answer.head, "left", str)
 
     def begin_settling(
         self, ticket: Ticket, event: Event, kept: KeptReleases | None, outcome: str
@@ -815,7 +815,7 @@ class LedgerProxy(Ledger):
             return state
         return read_state(self._call("state", after=events, debit=debit).head.get("state"))
 
-    def say_left(self) -> str:
+    def say_left(self, event: Event | None = None) -> str:
         if self._deferred is None:
             left, self._left = self._left, None
             return self.state().sentence if left is None else left

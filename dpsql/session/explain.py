@@ -54,18 +54,20 @@ def write_cost_line(
 ) -> str:
     """Return the line under an answer: its cost, the time its free parts were stored, and the remaining budget.
 
+    The budget is that of the periods that pay, or of all periods if none does.
+
     ``counted``: how many of its periods are stored and how many are new, if it is stored in parts.
     """
     charge, stored = write_charge(ledger, event), write_charge(ledger, None, debit)
     if counted:
         paid = " and ".join(filter(None, [f"cost {charge}" if charge else "", stored])) or NO_CHARGE
-        return f"{counted} · {paid} · {ledger.say_left()}"
+        return f"{counted} · {paid} · {ledger.say_left(event)}"
     if not charge and not since:
         return NO_CHARGE
     if not charge:
         return f"{since}, {stored or NO_CHARGE} · {ledger.say_left()}"
     rest = f" (the rest is {since}: {stored or 'free'})" if since else ""
-    return f"cost {charge}{rest} · {ledger.say_left()}"
+    return f"cost {charge}{rest} · {ledger.say_left(event)}"
 
 
 def _write_price(ledger: Ledger, event: Event | None, debit: Event | None) -> str:
