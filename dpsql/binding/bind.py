@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -76,11 +76,18 @@ from dpsql.privacy.periods import Days, unite_periods
 
 
 def bind(
-    statement: Statement, catalog: Catalog, finish: Finish, thresholds: dict[str, Any] | None = None
+    statement: Statement,
+    catalog: Catalog,
+    finish: Finish,
+    thresholds: dict[str, Any] | None = None,
+    narrowed: dict[Days, Plan] | None = None,
 ) -> Plan:
     """Return the plan of a query: its private blocks, and the SQL over their releases.
 
     If another strategy than the plain one is chosen, the plan includes the plain strategy's.
+
+    Args:
+        narrowed: the statement's plans over other days, also those of earlier calls, to which further ones are added.
 
     Raises:
         BindError: names, types or options that don't fit.
@@ -89,10 +96,18 @@ def bind(
     today = catalog.policy.today_per_period
     plan = _bind(statement, catalog, finish, thresholds, today)
     if any(block.parts is not None for block in plan.blocks):
+        known = {} if narrowed is None else narrowed
 
-        @lru_cache(_NARROWED)
         def narrow(days: Days) -> Plan:
-            return _bind(statement, catalog, finish, thresholds, today, only=days)
+            made = known.get(days)
+            if made is None:
+                made = _bind(statement, catalog, finish, thresholds, today, only=days)
+                scans = [read for block in made.blocks if block.parts for _, read, _ in block.parts.scans]
+                if all(read == days for read in scans):  # not if the data end before
+                    if len(known) >= _NARROWED:
+                        known.clear()
+                    known[days] = made
+            return made
 
         return replace(plan, narrow=narrow)
     # a block with variants is looked up under each of them
@@ -111,7 +126,7 @@ def bind(
     return replace(plan, plain=plain)
 
 
-_NARROWED = 4
+_NARROWED = 8
 """The most plans of a statement over other days that are cached."""
 
 
@@ -526,6 +541,8 @@ class Plans:
     def __init__(self, finisher: Finish) -> None:
         self._finisher = finisher
         self._kept: dict[tuple[object, ...], Plan] = {}
+        self._narrowed: dict[tuple[object, ...], dict[Days, Plan]] = {}
+        """Plans of statements over other days, which are of every present day."""
 
     def fold_scalars(self, select: exp.Select, catalog: Catalog) -> None:
         """Replace queries of released numbers in a DECLARE: as :func:`fold_scalars`."""
@@ -537,14 +554,15 @@ class Plans:
         if catalog.functions or catalog.kept or declared or varies:
             return bind(statement, catalog, self._finisher, declared)
         asked = statement.synthetic, statement.rows
-        today = catalog.policy.today_per_period
-        key = (statement.text, statement.span, asked, catalog.default_epsilon, catalog.epsilon is None, today)
+        every = (statement.text, statement.span, asked, catalog.default_epsilon, catalog.epsilon is None)
+        key = (every, catalog.policy.today_per_period)
         plan = self._kept.get(key)
         if plan is None:
-            watched = _Watched(self._finisher)
-            plan = bind(statement, catalog, watched, declared)
+            watched, narrowed = _Watched(self._finisher), self._narrowed.get(every, {})
+            plan = bind(statement, catalog, watched, declared, narrowed)
             if watched.steady(plan):
                 if len(self._kept) >= _MAX_PLANS:
                     self._kept.clear()
-                self._kept[key] = plan
+                    self._narrowed.clear()
+                self._kept[key], self._narrowed[every] = plan, narrowed
         return plan

@@ -35,6 +35,7 @@ from dpsql.errors import EngineError, PolicyError
 from dpsql.ledger.state_files import OWNER_ONLY, hash_files, make_private_directory, make_state_directory
 from dpsql.mechanisms.base import OutOfMemory
 from dpsql.policy.model import Policy, Table
+from dpsql.privacy.periods import Days
 
 WITHHELD = "the engine failed while it read private data; why is withheld."
 LITTLE_ROWS, LITTLE_BYTES = 30_000, 100_000
@@ -198,6 +199,13 @@ class Engine(abc.ABC):
     def estimate_rows(self) -> Mapping[tuple[str, ...], int]:
         """Return the approximate rows of the owner's tables, by their places; empty if unknown."""
         return {}
+
+    def within(self, days: Days | None) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which this thread's texts need no row of other days from tables that declare a period.
+
+        Each scan of these tables keeps such rows out, so an engine may leave out their files. None: all days.
+        """
+        return contextlib.nullcontext()
 
     @property
     def macros(self) -> frozenset[str]:

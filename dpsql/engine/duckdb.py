@@ -53,6 +53,7 @@ from dpsql.engine.sandbox import Cursors, Opened, SharedInstance, join_instance
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.numerics.exact_numbers import make_values
 from dpsql.policy.model import NameMapping, Policy, Table, fold
+from dpsql.privacy.periods import Days
 
 MAX_PREPARED, MAX_SEEN = 16, 64
 """Prepared texts per cursor, and texts remembered there."""
@@ -351,6 +352,9 @@ class DuckDBEngine(Engine):
         self._zone = ""
         self._little: dict[duckdb.DuckDBPyConnection, LittleQueries] = {}
         self._instance: SharedInstance | None = None
+        self._dated: duckdb.DuckDBPyConnection | None = None
+        """The cursor whose views read the files of some days, for the thread that has its lock."""
+        self._dated_lock, self._mine = threading.Lock(), threading.local()
         self._patterns = [write_absolute(t, base) for t in policy.tables.values() if t.file]
         self._looked: object = look_at_files(self._patterns)
         self._sources = self._find_sources(policy, base)
@@ -452,6 +456,9 @@ class DuckDBEngine(Engine):
         self._numbers.close()
         if self._con is not self._database:
             sandbox.close_quietly(self._con)
+        if self._dated is not None:
+            sandbox.close_quietly(self._dated)
+            self._dated = None
         if self._instance is not None:
             self._instance.leave(broken)
             self._instance = None
@@ -496,7 +503,7 @@ class DuckDBEngine(Engine):
             if place in self._places.values():
                 place = sources.open_again(self._con, table, ".".join(map(sandbox.quote_identifier, place)))
             self._places[table.name] = place
-        views = self._list_views()
+        views = self._views = self._list_views()
         self._cursors = Cursors(self._con, None if views is None else lambda: self._open_another(views))
         self._numbers = NumberCursor(None if views is None else lambda: self._open_another(views, True))
 
@@ -707,7 +714,40 @@ class DuckDBEngine(Engine):
         return self._run(sql, lent or {}, _BATCH_ROWS, True)
 
     @contextlib.contextmanager
+    def within(self, days: Days | None) -> Iterator[None]:
+        fewer = {} if days is None or self._views is None else self._choose_files(days)
+        if not fewer or not self._dated_lock.acquire(blocking=False):
+            yield
+            return
+        try:
+            with contextlib.suppress(duckdb.Error, PolicyError):
+                self._dated = self._dated or self._open_another(self._views or ())
+                if self._dated is not None:
+                    for name, files in fewer.items():
+                        sources.open_files(self._dated, self.policy, self.policy.tables[name], files)
+                    self._mine.cursor = self._dated
+            yield
+        finally:
+            self._mine.cursor = None
+            self._dated_lock.release()
+
+    def _choose_files(self, days: Days) -> dict[str, list[str]]:
+        """Return the files with rows of some days of all tables whose own column decides the period; empty if that is all."""
+        read = [*self._sources.values()]
+        periods = {name: self.policy.tables[name].declared_period for name in self._sources}
+        fewer = {
+            name: sources.choose_files(files, period.column, days) or files[:1]
+            for name, files in self._sources.items()
+            if files is not None and (period := periods[name]) is not None and read.count(files) == 1
+        }
+        return fewer if any(files != self._sources[name] for name, files in fewer.items()) else {}
+
+    @contextlib.contextmanager
     def _borrow(self, numbers: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+        mine = getattr(self._mine, "cursor", None)
+        if mine is not None:
+            yield mine
+            return
         with self._numbers.borrow() if numbers else contextlib.nullcontext() as con:
             if con is not None:
                 yield con
@@ -740,6 +780,7 @@ class DuckDBEngine(Engine):
                 finally:
                     steps.close()
             if broken:
+                self._mine.cursor = None
                 self._replace(instance)
             if not broken or begun or self._attached:
                 break

@@ -12,11 +12,12 @@ come from its first bytes, the operating system and locks, never from a row.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import hashlib
 import json
 import os
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,6 +40,7 @@ from dpsql.errors import PolicyError, did_you_mean
 from dpsql.ledger.state_files import make_private_directory, make_state_directory, write_private
 from dpsql.policy.model import Policy, Table, explain_missing_types, fold, list_types
 from dpsql.policy.tables import ARROW_ENDINGS, FILE_ENDINGS, ZONED
+from dpsql.privacy.periods import Days
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -153,6 +155,40 @@ def find_bad_columns(path: str, columns: Mapping[str, str]) -> list[str]:
         with suppress(OSError):
             write_private(place, json.dumps({"stamp": stamp, "bad": found}))
     return found
+
+
+_DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9:.]+)?"
+_ranges: dict[str, tuple[list[object], tuple[int, int] | None]] = {}
+"""The first and the last day of a column of a file, by both, with the file's stamp; None if the file doesn't say."""
+
+
+def choose_files(files: Sequence[str], column: str, days: Days) -> list[str]:
+    """Return the files that may have rows with a date among some days, by the statistics in the footers of Parquet files.
+
+    Others are chosen if their footer has no dates for the column, so only the time of a query depends on this.
+    """
+    stamps = {path: [*_make_stamp(path), fold(column)] for path in files}
+    unread = [path for path in files if _ranges.get(path, (None,))[0] != stamps[path]]
+    if unread:
+        query = (
+            "SELECT file_name, MIN(stats_min_value)[:10], MAX(stats_max_value)[:10] FROM parquet_metadata($1) "
+            "WHERE lower(path_in_schema) = lower($2) GROUP BY file_name HAVING bool_and(COALESCE(type IN ('INT32', 'INT64') "
+            "AND regexp_full_match(stats_min_value, $3) AND regexp_full_match(stats_max_value, $3), FALSE))"
+        )
+        found: dict[str, tuple[int, int]] = {}
+        with suppress(duckdb.Error, ValueError), _open_memory() as con:
+            for path, first, last in con.execute(query, [unread, column, _DATE]).fetchall():
+                found[path] = (
+                    datetime.date.fromisoformat(first).toordinal(),
+                    datetime.date.fromisoformat(last).toordinal(),
+                )
+        _ranges.update((path, (stamps[path], found.get(path))) for path in unread)
+    known = ((path, _ranges[path][1]) for path in files)
+    return [
+        path
+        for path, ends in known
+        if ends is None or any(ends[0] < high and low <= ends[1] for low, high in days)
+    ]
 
 
 def _make_stamp(path: str) -> list[object]:

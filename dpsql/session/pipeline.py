@@ -88,17 +88,21 @@ class PlanCheck:
         return {**lent, **block.operator.provides}
 
     def check(self, plan: Plan) -> None:
-        """Prove a plan's texts, and refuse before payment any text that the engine would refuse on every data set."""
-        released = {b.name for b in plan.blocks}
+        """Call :meth:`check_block` for each block, except those stored in parts: only a draw of some days is run for them."""
         for block in plan.blocks:
-            lent = self.describe_lent(plan, block)
-            for item in block.inputs if not self.engine.lossless else ():
-                if not any(name in item.sql for name in released):
-                    self.engine.check_lent(self.finisher.finish(item.sql, {}, plan.public))
-            self.gate.prove(
-                block.operator, name_columns({i.name: lent[i.name] for i in block.inputs}), block.periods
-            )
-            self._bind_all(block, lent)
+            if block.parts is None:
+                self.check_block(plan, block)
+
+    def check_block(self, plan: Plan, block: PrivateBlock) -> None:
+        """Prove a block's texts, and refuse before payment any text that the engine would refuse on every data set."""
+        released, lent = {b.name for b in plan.blocks}, self.describe_lent(plan, block)
+        for item in block.inputs if not self.engine.lossless else ():
+            if not any(name in item.sql for name in released):
+                self.engine.check_lent(self.finisher.finish(item.sql, {}, plan.public))
+        self.gate.prove(
+            block.operator, name_columns({i.name: lent[i.name] for i in block.inputs}), block.periods
+        )
+        self._bind_all(block, lent)
 
     def _bind_all(self, block: PrivateBlock, lent: Mapping[str, Columns]) -> None:
         """Bind a block's first text, and each further text unless one that differs only in values was bound before."""
@@ -247,7 +251,7 @@ class Pipeline:
             self.finisher.lend if engine.lossless else self.finisher.finish,
             lambda plan, block: name_columns(self.checking.describe_lent(plan, block)),
             engine.version,
-            self.checking.check,
+            self.checking.check_block,
         )
         self.versions = engine.versions
 
@@ -478,7 +482,8 @@ class Pipeline:
         """
 
         def draw(block: PrivateBlock, lent: Mapping[str, pa.Table]) -> Release:
-            return block.operator.release(self.reader(lent, block.operator, block.periods), self.entropy)
+            with self.engine.within(block.periods):
+                return block.operator.release(self.reader(lent, block.operator, block.periods), self.entropy)
 
         listener = _touch.get()
         if listener is not None and any(

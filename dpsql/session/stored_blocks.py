@@ -129,7 +129,6 @@ CORRECT = "correct the text above the private part: the release is stored, and a
 """The hint if public SQL fails on released values."""
 _RELEASE, _NOISY = "release", "noisy"
 _NEVER = itertools.count()
-_MOST_MODELS = 200
 _WORTH = 1.05
 """Another strategy is mentioned if its error is smaller by at least this factor."""
 
@@ -320,7 +319,7 @@ class StoredBlocks:
     Args:
         lent: returns the columns of the public relations that a plan's block reads.
         version: the version of all data; ledgers of older versions of dpsql key whole statements by it.
-        check: proves the texts of a plan over other days, before it is paid.
+        check: proves the texts of a plan's block that is not checked when the plan is made, before it is paid.
     """
 
     keys: BlockKeys
@@ -328,9 +327,7 @@ class StoredBlocks:
     lend: Lend
     lent: Callable[[Plan, PrivateBlock], Lent]
     version: Callable[[], str]
-    check: Callable[[Plan], None]
-    _models: dict[tuple[int, int], tuple[Plan, BlockShape | None]] = field(default_factory=dict)
-    """The shapes of blocks that are stored in parts, over fixed days, by plan and place."""
+    check: Callable[[Plan, PrivateBlock], None]
 
     def prepare(
         self, plans: Sequence[Plan], fresh: bool = False, paid: dict[str, RequestedBlock] | None = None
@@ -374,10 +371,12 @@ class StoredBlocks:
             if block.prepaid:
                 item.key = f"never {next(_NEVER)}"
                 continue
-            item.shape = self._shape(plan, block)
             item.contents, item.lent = self._read_inputs(plan, block, known)
-            if self._prepare_parts(plan, place, item, fresh, first):
-                continue
+            if block.parts is not None:
+                if self._prepare_parts(plan, place, item, block.parts, fresh, first):
+                    continue
+                self.check(plan, block)
+            item.shape = self._shape(plan, block)
             item.key = self.keys.key(item.shape, item.contents)
             found = None
             if item.key not in first:
@@ -403,17 +402,24 @@ class StoredBlocks:
         return prepared
 
     def _prepare_parts(
-        self, plan: Plan, place: int, item: RequestedBlock, fresh: bool, first: dict[str, RequestedBlock]
+        self,
+        plan: Plan,
+        place: int,
+        item: RequestedBlock,
+        parts: PeriodParts,
+        fresh: bool,
+        first: dict[str, RequestedBlock],
     ) -> bool:
         """Look up a block's parts, and prepare the draws of the others; return whether it is stored in parts.
 
         All of it depends on the statement, the policy and the stored answers alone.
         """
-        parts = item.block.parts
-        model = None if parts is None or item.lent is None else self._find_model(plan, place, parts)
-        if model is None or parts is None or item.shape is None:
+        model = self._narrow(plan, place, self._choose_model_days(parts)) if item.lent is not None else None
+        if model is None:
             return False
-        shape, found = replace(model, columns=item.shape.columns), []
+        columns = tuple(name for name, _ in item.block.columns)
+        shape = replace(self._shape(model.plan, model.block), columns=columns)
+        found: list[RequestedBlock] = []
         divided = parts.list_parts()
         keys = self.keys.list_part_keys(shape, item.contents, parts.scans, divided)
         stored = {} if fresh else self.ledger.replay_all([key for key in keys if key not in first])
@@ -435,10 +441,14 @@ class StoredBlocks:
                     pieces[-1] = more
                 else:
                     pieces.append(part.periods)
-        draws = [self._narrow(plan, place, item, days) for days in pieces]
-        if None in draws:
-            return False
-        item.parts, item.draws = found, [one for one in draws if one is not None]
+        draws: list[Draws] = []
+        for days in pieces:
+            one = self._narrow(plan, place, days)
+            if one is None or one.block.periods != days:
+                return False
+            self.check(one.plan, one.block)
+            draws.append(one)
+        item.shape, item.parts, item.draws = shape, found, draws
         item.key = hash_release("\n".join(part.key for part in found).encode())
         for part in found:
             first.setdefault(part.key, part)
@@ -447,27 +457,14 @@ class StoredBlocks:
         self._unite_parts(item)
         return True
 
-    def _find_model(self, plan: Plan, place: int, parts: PeriodParts) -> BlockShape | None:
-        """Return the shape of a block over fixed days, which identifies its parts; None if its noise depends on the days."""
-        known = self._models.get((id(plan), place))
-        if known is not None and known[0] is plan:
-            return known[1]
+    def _choose_model_days(self, parts: PeriodParts) -> Days:
+        """Return the fixed period over which a block is written in the keys of its parts."""
         starts = (self.keys.policy.tables[holder].data_from for holder, _, _ in parts.scans)
         start = max(day.toordinal() for day in starts if day is not None)
-        made = self._narrow(
-            plan, place, None, ((find_first_day(start, parts.part), find_day_after(start, parts.part)),)
-        )
-        if len(self._models) >= _MOST_MODELS:
-            self._models.clear()
-        shape = None if made is None else self._shape(made.plan, made.block)
-        self._models[id(plan), place] = plan, shape
-        return shape
+        return ((find_first_day(start, parts.part), find_day_after(start, parts.part)),)
 
-    def _narrow(self, plan: Plan, place: int, item: RequestedBlock | None, days: Days) -> Draws | None:
-        """Return a plan's block over other days; None if it would not be the same question.
-
-        ``item``: the block that is drawn so, which is checked; None if it is not drawn.
-        """
+    def _narrow(self, plan: Plan, place: int, days: Days) -> Draws | None:
+        """Return a plan's block over other days; None if it would not be the same question, as if noise depends on the days."""
         assert plan.narrow is not None
         try:
             made = plan.narrow(days)
@@ -475,13 +472,8 @@ class StoredBlocks:
             return None
         block, whole = made.blocks[place], plan.blocks[place]
         alike = self.keys.skeleton(block) == self.keys.skeleton(whole)
-        if not alike or [i.sql for i in block.inputs] != [i.sql for i in whole.inputs]:
-            return None
-        if item is not None:
-            if block.periods != days:
-                return None
-            self.check(replace(made, blocks=(block,)))
-        return Draws(made, block)
+        same = alike and [i.sql for i in block.inputs] == [i.sql for i in whole.inputs]
+        return Draws(made, block) if same else None
 
     def _find_variant(self, plan: Plan, item: RequestedBlock) -> StoredRelease | None:
         """Return the stored answer of a block under another strategy, and switch the item to that strategy."""

@@ -14,6 +14,9 @@ import pyarrow.parquet
 import pytest
 
 import dpsql
+from dpsql.engine.sources import choose_files
+from tests.support import inside, nights
+from tests.support.nights import write_day
 
 pl = pytest.importorskip("polars")
 
@@ -192,3 +195,52 @@ def test_statements_of_each_kind_equal_duckdb(tmp_path: Path, count: int) -> Non
             ((expected_value,),) = con.execute(plain).fetchall()
             ((value, *_),) = session.sql(text).fetchall()
             assert near(value, expected_value, 5), (text, value, expected_value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "left_out"),
+    [
+        ("DATE", ["2024-01-0{}", "NULL"], 4),
+        ("TIMESTAMP", ["2024-01-0{} 00:00:00", "2024-01-0{} 23:59:59.999"], 4),
+        ("DATE", ["2024-01-0{}", "infinity"], 0),
+        ("DATE", ["2024-01-0{}", "0044-03-15 (BC)"], 0),
+        ("TIMESTAMPTZ", ["2024-01-0{} 12:00:00+00"], 0),
+        ("VARCHAR", ["2024-01-0{}"], 0),
+        ("INTEGER", ["2024010{}"], 0),
+    ],
+)
+def test_a_file_is_left_out_if_its_footer_says_so(
+    tmp_path: Path, kind: str, values: list[str], left_out: int
+) -> None:
+    files = [str(tmp_path / f"{number}.parquet") for number in range(1, 6)]
+    with duckdb.connect() as con:
+        for number, file in enumerate(files, 1):
+            rows = ", ".join("(NULL)" if v == "NULL" else f"('{v.format(number)}')" for v in values)
+            con.execute(
+                f"COPY (SELECT v::{kind} AS Day FROM (VALUES {rows}) t(v)) TO '{file}' (FORMAT parquet)"
+            )
+    day = datetime.date(2024, 1, 3).toordinal()
+    chosen = choose_files(files, "day", ((day, day + 1), (day + 90, day + 99)))
+    assert files[2] in chosen
+    assert len(chosen) == 5 - left_out
+    assert choose_files(files, "another", ((day, day + 1),)) == files
+
+
+def test_only_the_files_of_some_days_are_read(tmp_path: Path) -> None:
+    for number in range(4):
+        write_day(tmp_path, number)
+    days = ((nights.FIRST.toordinal() + 2, nights.FIRST.toordinal() + 4),)
+    with dpsql.connect(policy=dpsql.Policy.loads(nights.POLICY, base=tmp_path)) as session:
+        engine = inside.engine(session)
+        count = f"SELECT COUNT(*) AS n FROM {engine.relation(session.policy.tables['visits'])}"
+
+        def read() -> int:
+            return int(engine.execute(count)["n"][0].as_py())
+
+        with engine.within(days):
+            assert read() == 40
+            with engine.within(((1, 2),)):  # another statement's, meanwhile
+                assert read() == 40
+        with engine.within(((1, 2),)):
+            assert read() == 20  # at least one file, for its columns
+        assert read() == 80

@@ -42,7 +42,8 @@ def planned(session: Session, text: str, params: Mapping[str, Any] | None = None
 
 def check(session: Session, plan: Plan) -> None:
     """Prove a plan's texts and let the engine bind them, as before anything is paid."""
-    session._pipeline.checking.check(plan)
+    for block in plan.blocks:
+        session._pipeline.checking.check_block(plan, block)
 
 
 def prepared(session: Session, plan: Plan) -> PreparedPlan:

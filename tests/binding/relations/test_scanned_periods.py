@@ -338,6 +338,7 @@ def draw_plans(
         except Error as error:
             assert "no day of" in str(error), (text, error)
             continue
+        inside.check(session, plan)
         yield text, has_options, plan
 
 
