@@ -303,9 +303,8 @@ class PeriodState(FilterState):
             raise ValueError("a sum for each stretch of periods")
         sums = [_UnreadSums(one) for one in (*body["sums"], body["all"])]
         self._begin([*starts, LAST], [sums[place] for place in (*at, -1)])
-        kept = self.filter.start.to_json()  # other versions of dpsql may keep other sums
-        written = (*body["sums"], body["all"])
-        return all(one.keys() == kept.keys() and one["orders"] == kept["orders"] for one in written)
+        kept, one = self.filter.start.to_json(), body["all"]  # other versions of dpsql may keep other sums
+        return bool(one.keys() == kept.keys() and one["orders"] == kept["orders"])
 
     def covers(self, body: Any) -> bool:
         if not isinstance(body, dict) or body.get("starts") != self._starts[:-1]:
