@@ -176,12 +176,10 @@ def choose_files(files: Sequence[str], column: str, days: Days) -> list[str]:
             "AND regexp_full_match(stats_min_value, $3) AND regexp_full_match(stats_max_value, $3), FALSE))"
         )
         found: dict[str, tuple[int, int]] = {}
-        with suppress(duckdb.Error, ValueError), _open_memory() as con:
-            for path, first, last in con.execute(query, [unread, column, _DATE]).fetchall():
-                found[path] = (
-                    datetime.date.fromisoformat(first).toordinal(),
-                    datetime.date.fromisoformat(last).toordinal(),
-                )
+        with suppress(duckdb.Error, ValueError), open_memory() as con:
+            for path, *ends in con.execute(query, [unread, column, _DATE]).fetchall():
+                low, high = (datetime.date.fromisoformat(day).toordinal() for day in ends)
+                found[path] = low, high
         _ranges.update((path, (stamps[path], found.get(path))) for path in unread)
     known = ((path, _ranges[path][1]) for path in files)
     return [
