@@ -1,6 +1,6 @@
 """``dataclasses.dataclass`` for modules that a session imports: its methods are made when they are first called.
 
-Python compiles up to six functions for each dataclass, which was half of the time in which this package was imported. Here
+Python compiles up to six functions for each dataclass: a quarter of the CPU time from ``connect`` to the first answer. Here
 only ``__init__`` is compiled, at the first call; the others need no compiler. Fields, comparison, hash, ``repr``,
 ``FrozenInstanceError`` and signatures are those of the standard library.
 """
