@@ -18,12 +18,10 @@ import pytest
 import dpsql
 from dpsql.mechanisms.auto_bounds import AutoBounded
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE, CANDIDATE_SENSITIVITY
-from dpsql.mechanisms.order_statistics import WantedRank
-from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise, split_epsilon
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.noise.entropy import Entropy
-from tests.support.benchmarks import RUN, Figure
+from tests.support.benchmarks import Benchmarks
 
 pytestmark = pytest.mark.benchmark
 N = 1_000_000
@@ -85,33 +83,6 @@ def test_a_million_unequal_candidates(say: Print) -> None:
     each = median_seconds(lambda: operator.release(lambda sql: table, Entropy()), 3) / N * 1e9
     say(f"W7 generalised: {each:.1f} ns a candidate")
     assert each < 1500
-
-
-def test_median_of_a_histogram(say: Print) -> None:
-    """W5: the histogram and the choice, against quantile_cont."""
-    con = duckdb.connect()
-    con.execute("CREATE TABLE t AS SELECT (random() + random()) * 500 AS x FROM range(5000000)")
-    query = "SELECT CAST(LEAST(GREATEST(x, 0), 1000) * 20 AS INTEGER) AS value, COUNT(*) AS count FROM t GROUP BY 1"
-    part = Quantiles(
-        "q", (), ("m",), (WantedRank(Fraction(1, 2)),), 0, 20_000, Fraction(1), steps=Fraction(20)
-    )
-    known = con.execute(query).to_arrow_table()
-    ours, theirs = [], []
-    for _ in range(5):
-        ours.append(
-            median_seconds(
-                lambda: part.alone().release(lambda sql: con.execute(query).to_arrow_table(), Entropy()), 1
-            )
-        )
-        theirs.append(
-            median_seconds(lambda: con.execute("SELECT quantile_cont(x, 0.5) FROM t").fetchall(), 1)
-        )
-    choice = median_seconds(lambda: part.alone().release(lambda sql: known, Entropy()))
-    ratio = statistics.median(ours) / statistics.median(theirs)
-    say(
-        f"W5 median: {ratio:.2f} x quantile_cont; the choice alone {choice * 1e3:.2f} ms over {known.num_rows} values"
-    )
-    assert choice < 0.1
 
 
 def test_auto_bounds(say: Print) -> None:
@@ -228,37 +199,23 @@ def bids() -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
 
 
-def ratio(
-    con: duckdb.DuckDBPyConnection, session: dpsql.Session, ours: str, theirs: str
-) -> tuple[float, str]:
-    def plain() -> object:
-        return con.sql(theirs).fetchall()
-
-    def private() -> object:
-        return session.sql(ours, fresh=True)
-
-    private(), plain()
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(7):
-        for taken, job in zip(times, (private, plain), strict=True):
-            taken.append(median_seconds(job, 1))
-    mine, other = map(statistics.median, times)
-    return mine / other, f"{mine / other:.2f} x DuckDB's, {mine * 1e3:.0f} ms / {other * 1e3:.0f} ms"
-
-
 @pytest.mark.parametrize("accountant", ["basic", "zcdp"])
 @pytest.mark.parametrize("name", list(CASES))
-def test_through_a_session(bids: duckdb.DuckDBPyConnection, name: str, accountant: str, say: Print) -> None:
+def test_through_a_session(
+    bids: duckdb.DuckDBPyConnection, name: str, accountant: str, benchmarks: Benchmarks
+) -> None:
     target, ours, theirs = CASES[name]
     if accountant == "zcdp" and not name.startswith("W7"):
         pytest.skip("the same mechanism")
     with dpsql.connect(bids, policy=dpsql.Policy.loads(POLICY.format(accountant=accountant))) as session:
-        found, said = ratio(bids, session, ours, theirs)
-    say(f"{name} ({accountant}): {said} (target {target})")
-    RUN.note(Figure(f"{name} ({accountant})", found, target, rows=ROWS))
+        found = benchmarks.compare(
+            f"{name} ({accountant})",
+            lambda: session.sql(ours, fresh=True),
+            lambda: bids.sql(theirs).fetchall(),
+            target=target,
+            rows=ROWS,
+            times=7,
+        )
     if target < found <= BEHIND.get(name, 0):
         pytest.xfail(f"{found:.1f}: DuckDB counts ten million numbers above one in 10 ms")
     assert found <= target
-
-
-# -- whatever the type and the source ----------------------------------------------------------------------------------

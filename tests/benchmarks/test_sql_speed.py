@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
@@ -14,7 +12,7 @@ import pytest
 
 import dpsql
 from dpsql.privacy.filters import ACCOUNTANTS
-from tests.support.benchmarks import PEERS, Benchmarks, Figure, alternate
+from tests.support.benchmarks import PEERS, Benchmarks, alternate
 
 pytestmark = pytest.mark.benchmark
 ROWS, UNITS, FEWER = 10_000_000, 1_000_000, 1_000_000
@@ -154,26 +152,3 @@ def _compare_small(
     *ours, theirs = (seconds[5:] for seconds in taken)
     for (name, (target, _)), mine in zip(ways.items(), ours, strict=True):
         assert benchmarks.note_pairs(f"small, {unit}, {accountant}, {name}", mine, theirs, target=target)
-
-
-def test_a_small_statement(
-    visits: tuple[duckdb.DuckDBPyConnection, dpsql.Session], benchmarks: Benchmarks
-) -> None:
-    """W12: from text to result, on a hundred rows."""
-    con, session = visits
-    for name, query in (
-        ("new statements", "SELECT COUNT(*) AS n{i} FROM tiny"),
-        ("one statement afresh", "SELECT COUNT(*) FROM tiny"),
-        ("replayed", "SELECT COUNT(*) AS again FROM tiny"),
-    ):
-        took = []
-        for i in range(60):
-            start = time.perf_counter()
-            session.sql(query.format(i=i), fresh=name != "replayed")
-            took.append(time.perf_counter() - start)
-        benchmarks.note(Figure(f"W12 {name}", 1e3 * statistics.median(took), 8, unit="ms", rows=100))
-    start = time.perf_counter()
-    for _ in range(60):
-        con.sql("SELECT COUNT(*) FROM tiny").fetchall()
-    plain = (time.perf_counter() - start) / 60 * 1e3
-    benchmarks.note(Figure("W12 DuckDB's own", plain, unit="ms", rows=100))

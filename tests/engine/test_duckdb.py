@@ -55,28 +55,6 @@ def count(engine: DuckDBEngine, name: str = "visits") -> int:
 
 
 class TestOpening:
-    def test_a_file(self, file: Path) -> None:
-        engine = DuckDBEngine(str(file), policy(visits()), file.parent)
-        assert count(engine) == 3
-        assert dict(engine.schema(engine.policy.tables["visits"])) == {
-            "person": "BIGINT",
-            "amount": "DOUBLE",
-            "note": "VARCHAR",
-        }
-        engine.close()
-
-    @pytest.mark.parametrize("ending", [".parquet", ".csv", ".json"])
-    def test_sources_relative_to_the_policy(self, tmp_path: Path, data: pa.Table, ending: str) -> None:
-        with duckdb.connect() as con:
-            con.register("given", data)
-            for part in ("a", "b"):
-                con.execute(f"COPY given TO '{tmp_path}/{part}{ending}'")
-        table = visits(f"*{ending}", person="BIGINT", amount="DOUBLE", note="VARCHAR")
-        engine = DuckDBEngine(":memory:", policy(table), tmp_path)
-        assert count(engine) == 6
-        assert engine.execute("SELECT 1 AS one").num_rows == 1
-        engine.close()
-
     def test_an_open_connection_keeps_its_settings_and_stays_open(self, data: pa.Table) -> None:
         with duckdb.connect() as con:
             con.register("given", data)
@@ -88,14 +66,6 @@ class TestOpening:
             engine.close()
             assert con.execute(settings).fetchall() == before
             assert con.execute("SELECT COUNT(*) FROM visits").fetchone() == (3,)
-
-    def test_frames_registered_on_a_connection(self, data: pa.Table) -> None:
-        with duckdb.connect() as con:
-            con.register("visits", data)
-            engine = DuckDBEngine(con, policy(visits()), Path())
-            assert count(engine) == 3
-            engine.close()
-            assert con.execute("SELECT 1").fetchone() == (1,)
 
     def test_settings_that_merge_people_are_refused(self, data: pa.Table) -> None:
         with duckdb.connect() as con:
@@ -111,23 +81,6 @@ class TestOpening:
             engine = DuckDBEngine(con, policy(visits()), Path())
             people = engine.execute(f"SELECT COUNT(DISTINCT person) AS n FROM {engine.relation(visits())}")
             assert people["n"][0].as_py() == 2
-            engine.close()
-
-    def test_frames_by_name(self, data: pa.Table) -> None:
-        for frame in (
-            data,
-            data.to_pandas().astype({"note": "string"}),
-        ):  # pandas 2 has objects, without types
-            engine = DuckDBEngine({"visits": frame}, policy(visits()), Path())
-            assert count(engine) == 3
-            engine.close()
-
-    def test_a_table_of_another_schema(self, tmp_path: Path) -> None:
-        with duckdb.connect() as con:
-            con.execute("CREATE SCHEMA clinic; CREATE TABLE clinic.stays AS SELECT 1 AS person")
-            engine = DuckDBEngine(con, policy(visits("clinic.stays")), tmp_path)
-            assert engine.relation(visits()) == '"memory"."clinic"."stays"'
-            assert count(engine) == 1
             engine.close()
 
     @pytest.mark.parametrize(

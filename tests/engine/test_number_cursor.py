@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from dpsql.engine.duckdb import DuckDBEngine, NumberCursor, ask_for_narrow_decimals
+from dpsql.engine.duckdb import DuckDBEngine, ask_for_narrow_decimals
 from dpsql.policy.model import Budget, Policy, Table
 
 TEXT = "CAST(CASE WHEN range % 5 > 0 THEN range / 100 END AS DECIMAL({}, 2)) AS {}"
@@ -100,23 +100,3 @@ def test_a_connection_whose_settings_are_locked(tmp_path: Path) -> None:
         engine = DuckDBEngine(con, POLICY, tmp_path)
         assert read(engine.numbers(ask(engine, "m"))).type == WIDE["m"]
         engine.close()
-
-
-def test_one_query_at_a_time() -> None:
-    made: list[duckdb.DuckDBPyConnection] = []
-
-    def open_cursor() -> duckdb.DuckDBPyConnection:
-        made.append(duckdb.connect())
-        return made[-1]
-
-    cursor = NumberCursor(open_cursor)
-    with cursor.borrow() as con, cursor.borrow() as other:
-        assert (con, other) == (made[0], None)
-    with cursor.borrow() as con:
-        assert con is made[0]
-    cursor.close()
-    with pytest.raises(duckdb.Error):
-        made[0].execute("SELECT 1")
-    for closed in (cursor, NumberCursor(None)):
-        with closed.borrow() as con:
-            assert con is None

@@ -202,23 +202,6 @@ def test_touching_does_not_make_an_answer_paid_again(
         assert session.budget().spent_epsilon == 2 * spent
 
 
-def test_a_session_reads_each_file_once_and_outside_of_statements(
-    folder: Path, connect: Callable[..., dpsql.Session], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[str] = []
-    digest = state_files._Digests.digest
-    monkeypatch.setattr(
-        state_files._Digests, "digest", lambda self, path: read.append(path) or digest(self, path)
-    )
-    with connect("other.toml") as session:
-        assert sorted(read) == sorted(
-            os.path.realpath(folder / n) for n in ("clinic.duckdb", "plans.parquet")
-        )
-        session.sql(COUNT)
-        session.sql("SELECT * FROM plans")
-        assert len(read) == 2
-
-
 def test_a_digest_is_kept_for_the_next_session(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large file is read once; what changed a moment ago is read again."""
     import hashlib
