@@ -15,6 +15,7 @@ import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
@@ -326,13 +327,9 @@ class StatementHandle:
 
 
 def write_ticket(handle: StatementHandle) -> bytes:
-    """Return the ticket of one execution."""
-    return pack_message("TicketStatementQuery", statement_handle=handle.write())
-
-
-def make_mark() -> str:
-    """Return a random mark of one execution."""
-    return secrets.token_hex(8)
+    """Return the ticket of one execution, with a random mark of it."""
+    marked = replace(handle, mark=secrets.token_hex(8))
+    return pack_message("TicketStatementQuery", statement_handle=marked.write())
 
 
 MAX_PARAMETERS = 1000
@@ -405,6 +402,8 @@ ACTIONS = {
     "EndSavepoint": "Refused: there are no transactions.",
 }
 """The actions of Flight SQL that have an answer, even if it is a refusal."""
+_QUERIES = ("CommandStatementQuery", "CommandPreparedStatementQuery")
+_UPDATES = ("CommandStatementUpdate", "CommandPreparedStatementUpdate")
 _LOOK_SECONDS = 0.25
 """Seconds between two checks that a client is still connected."""
 _CANCELLING, _NOT_CANCELLABLE = 2, 3
@@ -436,13 +435,8 @@ class FlightSqlService:
     def make_info(self, caller: Right, descriptor: Any) -> flight.FlightInfo:
         """Return where to fetch the rows of a command, without asking a worker."""
         name, command = unpack_message(descriptor.command or b"")
-        schema = None
-        if name == "CommandStatementQuery":
-            self._check_transaction(command)
-            ticket = write_ticket(StatementHandle(command.query, None, make_mark()))
-        elif name == "CommandPreparedStatementQuery":
-            held = StatementHandle.read(command.prepared_statement_handle)
-            ticket = write_ticket(StatementHandle(held.text, held.bound, make_mark()))
+        if name in _QUERIES:
+            schema, ticket = None, write_ticket(self._read_statement(command))
         else:
             schema, ticket = self._find_table_schema(name, command), bytes(descriptor.command)
         return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(ticket, [])], -1, -1)
@@ -450,14 +444,17 @@ class FlightSqlService:
     def find_schema(self, caller: Right, context: object, descriptor: Any) -> pa.Schema:
         """Return the columns of a command's rows. Nothing is spent."""
         name, command = unpack_message(descriptor.command or b"")
-        if name == "CommandStatementQuery":
-            self._check_transaction(command)
-            held = StatementHandle(command.query)
-        elif name == "CommandPreparedStatementQuery":
-            held = StatementHandle.read(command.prepared_statement_handle)
-        else:
+        if name not in _QUERIES:
             return self._find_table_schema(name, command)
-        return write_prepared(self._describe(caller, context, held))
+        return write_prepared(self._describe(caller, context, self._read_statement(command)))
+
+    def _read_statement(self, command: Any) -> StatementHandle:
+        """Return the statement of a command, which has its text or a handle."""
+        if "query" not in command.DESCRIPTOR.fields_by_name:
+            return StatementHandle.read(command.prepared_statement_handle)
+        if command.transaction_id:
+            raise PrivacyError(_NO_TRANSACTIONS, hint="leave autocommit on.")
+        return StatementHandle(command.query)
 
     def fetch(self, caller: Right, context: object, ticket: bytes) -> flight.RecordBatchStream:
         """Return the rows of a ticket. A statement is paid here."""
@@ -474,7 +471,7 @@ class FlightSqlService:
         name, command = unpack_message(descriptor.command or b"")
         if name != "CommandPreparedStatementQuery":
             self._refuse_update(caller, context, name, command)
-        held = StatementHandle.read(command.prepared_statement_handle)
+        held = self._read_statement(command)
         bound = read_parameters(reader, caller.queue.edition.limits.parameter_bytes)
         handle = StatementHandle(held.text, bound).write()
         reply = make_message("DoPutPreparedStatementResult", prepared_statement_handle=handle)
@@ -505,8 +502,7 @@ class FlightSqlService:
             raise PrivacyError(_NO_TRANSACTIONS, hint="leave autocommit on.")
 
     def _prepare(self, caller: Right, context: object, request: Any) -> bytes:
-        self._check_transaction(request)
-        held = StatementHandle(request.query)
+        held = self._read_statement(request)
         found = self._describe(caller, context, held)
         schema = b"" if found.schema is None else write_prepared(found).serialize().to_pybytes()
         return pack_message(
@@ -554,10 +550,8 @@ class FlightSqlService:
 
     def _refuse_update(self, caller: Right, context: object, name: str, command: Any) -> NoReturn:
         """Refuse an update, with the language's own error if the statement isn't valid."""
-        if name == "CommandStatementUpdate":
-            self._describe(caller, context, StatementHandle(command.query))
-        elif name == "CommandPreparedStatementUpdate":
-            self._describe(caller, context, StatementHandle.read(command.prepared_statement_handle))
+        if name in _UPDATES:
+            self._describe(caller, context, self._read_statement(command))
         elif name == "CommandStatementIngest":
             raise PrivacyError(_NO_TABLES, hint="write small tables as WITH t(a, b) AS (VALUES ...).")
         else:
@@ -565,10 +559,6 @@ class FlightSqlService:
                 "the server takes rows only for the parameters of a prepared statement."
             )
         raise ParseError(_READ_ONLY, hint="let the client execute it as a query.")
-
-    def _check_transaction(self, command: Any) -> None:
-        if command.transaction_id:
-            raise PrivacyError(_NO_TRANSACTIONS, hint="leave autocommit on.")
 
     # -- tables -------------------------------------------------------------------------------------------------
 
