@@ -158,11 +158,6 @@ class CatalogQuery:
     relations: tuple[str, ...]
 
 
-def count_numbered_parameters(text: str) -> int:
-    """Return the highest number of the parameters ``$1``, ``$2``, ... of a query; ParseError if it is not understood."""
-    return max((int(node.name) for node in _list_parameters(_parse(text))), default=0)
-
-
 def _list_parameters(tree: exp.Expr) -> list[exp.Expr]:
     return [node for node in tree.find_all(exp.Parameter) if node.name.isdigit()]
 

@@ -15,7 +15,7 @@ import math
 import re
 import struct
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,6 @@ from dpsql.language.parameter_values import StandIn
 from dpsql.language.parameters import list_parameter_names
 from dpsql.language.postgres import (
     TextPart,
-    count_numbered_parameters,
     fill_prepared,
     split_execute,
     split_parts,
@@ -344,7 +343,7 @@ class PostgresSession:
             elif part.kind == "fetch":
                 fields = _find_fields(self.find_cursor(_read_fetch(part.words)[0]))
             elif part.kind == "catalog":
-                kinds = self._complete_catalog_kinds(part, kinds)
+                kinds = self._complete_kinds(part, kinds)
                 values = asked.values if asked.bound else tuple(_sample(kind) for kind in kinds)
                 fields = _find_catalog_fields(Result(self.catalogue.answer(part, values, self.settings)))
             elif part.kind != "prepare":
@@ -366,47 +365,40 @@ class PostgresSession:
         self, part: TextPart, asked: _Asked
     ) -> tuple[tuple[int, ...], list[ResultField], str]:
         """Return types of parameters, columns and price of a query. Values that are missing are those of types that fit."""
-        kinds, params = list(asked.kinds), asked.params
+        kinds, params = asked.kinds, asked.params
         if not asked.bound:
-            hints = self._suggest_kinds(part.text)
-            kinds = self._complete_kinds(part, kinds, hints)
+            kinds = self._complete_kinds(part, kinds)
             samples = {str(place): StandIn(_sample(kind)) for place, kind in enumerate(kinds, 1)}
-            params = samples if any(asked.kinds) or hints else None
+            params = samples if any(asked.kinds) or self._suggest_kinds(part.text) else None
         empty = self._find_empty(part, params)
         if empty is not None:
-            return tuple(kinds), _find_fields(Result(empty)), ""
+            return kinds, _find_fields(Result(empty)), ""
         found = self._session.describe(part.text, params)
         if found.schema is None:
             raise BindError(
                 "the columns depend on the parameters.",
                 hint="name the types of the parameters, as $1::INTEGER.",
             )
-        return tuple(kinds), _find_fields(Result(found.schema.empty_table())), found.price
+        return kinds, _find_fields(Result(found.schema.empty_table())), found.price
 
-    def _complete_catalog_kinds(self, part: TextPart, given: Sequence[int]) -> tuple[int, ...]:
-        """Return the types of a catalogue query's parameters: those that the client gave, then those of casts, and else texts."""
-        hints, listed = self._suggest_kinds(part.own), dict(enumerate(given, 1))
-        count = max(len(given), count_numbered_parameters(part.own))
-        return tuple(listed.get(place) or hints.get(place, types.TEXT) for place in range(1, count + 1))
+    def _complete_kinds(self, part: TextPart, given: Sequence[int]) -> tuple[int, ...]:
+        """Return the types of a part's parameters: the client's, then those of casts and columns, and else those that fit.
 
-    def _complete_kinds(self, part: TextPart, given: Sequence[int], hints: Mapping[int, int]) -> list[int]:
-        """Return the types of a query's parameters: those that the client gave, then ``hints``, and else those that fit."""
-        kinds = list(given)
+        Those of a catalogue query are else texts.
+        """
+        kinds, hints = list(given), self._suggest_kinds(part.text)
         for name in list_parameter_names(part.text):
             if not name.isdigit() or not 1 <= int(name) <= MAX_NUMBERED:
                 raise BindError(
                     f"the parameter ${name} has no number.", hint="parameters are $1, $2 and so on here."
                 )
             kinds += [0] * (int(name) - len(kinds))
-        for place, kind in hints.items():
-            if place <= len(kinds):
-                kinds[place - 1] = kinds[place - 1] or kind
-        if all(kinds):
-            return kinds
-        found = self._session.describe(part.text).parameters
-        for name, kind in zip(found.names, found.types, strict=True):
-            kinds[int(name) - 1] = kinds[int(name) - 1] or types.find_arrow_type(kind).kind
-        return [kind or types.TEXT for kind in kinds]
+        kinds = [kind or hints.get(place, 0) for place, kind in enumerate(kinds, 1)]
+        if part.kind != "catalog" and not all(kinds):
+            found = self._session.describe(part.text).parameters
+            for name, kind in zip(found.names, found.types, strict=True):
+                kinds[int(name) - 1] = kinds[int(name) - 1] or types.find_arrow_type(kind).kind
+        return tuple(kind or types.TEXT for kind in kinds)
 
     # -- parameters ----------------------------------------------------------------------------------------------
 
@@ -456,10 +448,7 @@ class PostgresSession:
         parts = self._split(text)
         if len(parts) != 1 or parts[0].kind == "command":
             return []
-        if parts[0].kind == "catalog":
-            return [*self._complete_catalog_kinds(parts[0], given)]
-        kinds, _, _ = self._describe_query(parts[0], _Asked(parts[0].text, given))
-        return [kind or types.TEXT for kind in kinds]
+        return list(self._complete_kinds(parts[0], given))
 
     def _split(self, text: str) -> list[TextPart]:
         """Return the parts of a client's text."""
