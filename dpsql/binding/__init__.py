@@ -2,6 +2,7 @@
 
 bind.py              binds a statement and caches its plan
 statement_binder.py  chooses the binder of each SELECT
+mode_table.py        the module and the options of each mode
 public_statement.py  the statement around its private blocks: names, kept results, releases
 traced_columns.py    the interpreter of the statement above the blocks: facts about each column, and window sums
 intervals.py         intervals of output columns

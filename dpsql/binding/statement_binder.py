@@ -11,9 +11,9 @@ from sqlglot import exp
 from dpsql.binding.dp.grouping_sets import bind_sets, has_sets
 from dpsql.binding.dp.noisy_block import NoisyBlock
 from dpsql.binding.dp.ordered_steps import keep_even
+from dpsql.binding.mode_table import bind_subsample, block_of_mode, options_of_mode
 from dpsql.binding.modes.choice import Selection, mechanism_of
 from dpsql.binding.modes.declared import PROBE_OPTIONS, QUESTION_OPTIONS, StableDeclaration, probe_block
-from dpsql.binding.modes.mode_table import bind_subsample, block_of_mode, options_of_mode
 from dpsql.binding.public_statement import (
     Cte,
     Env,

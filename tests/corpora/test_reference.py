@@ -38,11 +38,11 @@ def test_every_rule_of_the_grammar_is_there_with_its_example() -> None:
 
 def test_what_is_documented_is_what_is_completed() -> None:
     """Every option and argument that the binder reads is offered, and nothing else."""
-    from dpsql.binding.dp import aggregates, noisy_block
+    from dpsql.binding.dp import aggregates
+    from dpsql.binding.mode_table import options_of_mode
     from dpsql.binding.modes import choice as selection
     from dpsql.binding.modes import declared
     from dpsql.binding.modes import ptr as ptr
-    from dpsql.binding.modes.mode_table import options_of_mode
     from dpsql.binding.modes.stable import STABLE_AGGREGATES
     from dpsql.notebook import guide
 
@@ -56,7 +56,7 @@ def test_what_is_documented_is_what_is_completed() -> None:
     calls = (aggregates.NAMED_ARGUMENTS, ptr.PTR_ARGUMENTS, *selection.SELECTION_ARGUMENTS.values())
     assert {name for r in calls for name in r} == set(guide.ARGUMENTS)
     assert {
-        *noisy_block.NOISY_AGGREGATES,
+        *noisy_aggregates.NOISY_AGGREGATES,
         *selection.MECHANISMS,
         *ptr.PTR_FUNCTIONS,
         *STABLE_AGGREGATES,
@@ -65,7 +65,7 @@ def test_what_is_documented_is_what_is_completed() -> None:
 
 def test_the_catalogue_names_what_the_rooms_bind() -> None:
     """A name has a row of the catalogue for each mode that binds it, and no row is without code."""
-    from dpsql.binding.dp.noisy_block import NOISY_AGGREGATES
+    from dpsql.binding.dp.noisy_aggregates import NOISY_AGGREGATES
     from dpsql.binding.modes import ptr as ptr
     from dpsql.binding.modes.stable import STABLE_AGGREGATES
 

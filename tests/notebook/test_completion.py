@@ -13,9 +13,9 @@ from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
 from dpsql.binding.dp.aggregates import NAMED_ARGUMENTS
+from dpsql.binding.mode_table import options_of_mode
 from dpsql.binding.modes.choice import SELECTION_ARGUMENTS
 from dpsql.binding.modes.declared import DECLARE_OPTIONS
-from dpsql.binding.modes.mode_table import options_of_mode
 from dpsql.binding.modes.ptr import PTR_ARGUMENTS
 from dpsql.language.options import COMMON_OPTIONS
 from dpsql.notebook import guide

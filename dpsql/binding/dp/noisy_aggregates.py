@@ -737,6 +737,10 @@ def _columns(asked: AggregateCall) -> tuple[Bounded, Bounded]:
     return y, x
 
 
+NOISY_AGGREGATES = MOMENTS | OWN_QUERIES
+"""The binder of every noisy aggregate, by name."""
+
+
 # -- quotients that are means ---------------------------------------------------------------------------------------
 
 

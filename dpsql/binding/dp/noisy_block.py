@@ -21,7 +21,7 @@ from dpsql.binding.dp.noise_choice import (
     deal_epsilons,
     fit_outputs,
 )
-from dpsql.binding.dp.noisy_aggregates import MOMENTS, OWN_QUERIES, read_as_mean
+from dpsql.binding.dp.noisy_aggregates import MOMENTS, NOISY_AGGREGATES, read_as_mean
 from dpsql.binding.dp.ordered_steps import (
     MAKERS,
     SOME_SHOWN,
@@ -65,9 +65,6 @@ from dpsql.language.options import Call, Options, call_of, refuse_equals
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Aggregation, NoiseReducedAggregation, Part, Together
 from dpsql.mechanisms.base import Operator
-
-NOISY_AGGREGATES: dict[str, Callable[[AggregateCall], Aggregate]] = {**MOMENTS, **OWN_QUERIES}
-"""Every noisy aggregate, as a row of one of the two tables."""
 
 
 @dataclass

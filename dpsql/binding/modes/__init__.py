@@ -1,6 +1,5 @@
 """The modes besides DP, choices among public candidates, and DECLARE.
 
-mode_table.py       the module and the options of each mode
 ptr.py              SELECT WITH PTR: propose, test, release
 stable.py           SELECT WITH STABLE: inverse sensitivity
 synthetic.py        CREATE SYNTHETIC TABLE

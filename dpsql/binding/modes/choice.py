@@ -14,7 +14,14 @@ from sqlglot import exp
 
 from dpsql.binding.dp.budget_split import deal, require_rows
 from dpsql.binding.dp.ordered_steps import refuse_unfit
-from dpsql.binding.modes.utility import RowNames, bind_statistic, bounded, level_of
+from dpsql.binding.modes.utility import (
+    RowNames,
+    bind_statistic,
+    bounded,
+    divide_for_answers,
+    level_of,
+    rows_of_statistic,
+)
 from dpsql.binding.plan import Input
 from dpsql.binding.public_statement import Env, Released, install, kept_cte_name, make_unique, spell
 from dpsql.binding.relations.binder import Binder
@@ -45,7 +52,6 @@ from dpsql.exact.candidate_statistics import (
     write_compared_column,
     write_threshold_bins,
 )
-from dpsql.exact.exact_query import write_bounded_rows
 from dpsql.exact.row_caps import RowCaps
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named, to_sql
@@ -406,33 +412,6 @@ class Selection:
             if new is not child:
                 child.replace(new)
         return node
-
-
-def divide_for_answers(
-    place: exp.Expr | None, epsilon: Fraction, answer: bool | None, shares: tuple[Fraction, ...] | None
-) -> tuple[Fraction, Fraction]:
-    """Return the epsilons of the comparisons and of fresh answers: the third share, or half; 0 without answers.
-
-    Raises:
-        BindError: there is not a share for each stage.
-    """
-    if shares is not None and (len(shares) == 3) != bool(answer):
-        stages = "threshold, the questions and the answers" if answer else "threshold and the questions"
-        hint = "write (0.2, 0.3, 0.5) with answer, (0.3, 0.7) without."
-        raise bind_error(place, f"budget_split has a share for each of the {stages}.", hint)
-    if not answer:
-        return epsilon, Fraction(0)
-    answers = epsilon / 2 if shares is None else epsilon * shares[2]
-    return epsilon - answers, answers
-
-
-def rows_of_statistic(
-    binder: Binder, select: exp.Select, bound: From, env: Env, names: RowNames, rows: int
-) -> str:
-    """Return the query of the private rows of a statistic, at most ``rows`` of one unit."""
-    where = select.args.get("where")
-    condition = to_sql(binder.expression(where.this, bound.names, env).node) if where is not None else None
-    return write_bounded_rows(bound, condition, (), dict(names.values) or {"one": "1"}, rows, None).sql
 
 
 def _exact(candidate: Field) -> str:

@@ -11,8 +11,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.binding.dp.budget_split import require_rows, within_limits
-from dpsql.binding.modes.choice import divide_for_answers, rows_of_statistic
-from dpsql.binding.modes.utility import RowNames, bind_statistic
+from dpsql.binding.modes.utility import RowNames, bind_statistic, divide_for_answers, rows_of_statistic
 from dpsql.binding.public_statement import Env, Released, install, make_unique
 from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.catalog import Catalog

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from sqlglot import exp
 
 from dpsql.binding.dp.budget_split import deal, find_groups, price_of, require_rows
-from dpsql.binding.dp.noisy_block import NOISY_AGGREGATES
+from dpsql.binding.dp.noisy_aggregates import NOISY_AGGREGATES
 from dpsql.binding.dp.private_block import AggregatingBlock, BlockOutput
 from dpsql.binding.dp.public_groups import find_public_groups
 from dpsql.binding.dp.quantile_calls import read_probability

@@ -33,9 +33,8 @@ from dpsql.binding.values.fixed_point import come_back, find_exit_type, hold_to_
 from dpsql.binding.values.sql_types import DOUBLE, TEXT, Typed
 from dpsql.catalogue.option_names import NUMERIC_COMBINERS
 from dpsql.errors import BindError, Error, PrivacyError
-from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named, to_sql
-from dpsql.language.options import Options
+from dpsql.language.options import Options, read_number, readers_of, reads
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import SALT, Operator
 from dpsql.mechanisms.order_statistics import GeometricGrid, read_cells
@@ -43,24 +42,34 @@ from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.stability_test import OptimalTest, make_stability_test
 from dpsql.mechanisms.ptr.trimmed import SCALE_STEPS
 from dpsql.mechanisms.queries import ROW_COUNT, As, Join, Select, Source, Subquery, Union
-from dpsql.mechanisms.subsample import blocks as block_sources
-from dpsql.mechanisms.subsample import subsample as results
 from dpsql.mechanisms.subsample.blocks import (
+    RUNS_RELATION,
+    BlockQueries,
     BlockSource,
     Combiner,
     FeatureVotes,
+    LiftedBlocks,
     NoisyMode,
     Participation,
+    PythonBlocks,
     ReturnType,
     StableMode,
     compute_textbook_sampling,
+    fingerprint,
+    write_block_number,
 )
 from dpsql.mechanisms.subsample.subsample import (
+    BlockMean,
     BlockMedian,
     ConsensusMean,
+    Coordinates,
+    ResultRange,
     StableQuestion,
     SubsampleAggregate,
+    UnboundedRange,
+    WinsorizedMean,
     compare_combiners,
+    split_by_rho,
 )
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.filters import ACCOUNTANTS
@@ -68,7 +77,7 @@ from dpsql.privacy.filters import ACCOUNTANTS
 # -- options
 
 
-@opt.reads("results")
+@reads("results")
 def _read_results(node: exp.Expr, what: str) -> tuple[object, ...]:
     """Read a tuple of literals, the results that may win a vote, as in Python: 1 is an integer, 1.0 is not."""
     items = node.expressions if isinstance(node, exp.Tuple | exp.Array) else [node]
@@ -76,13 +85,13 @@ def _read_results(node: exp.Expr, what: str) -> tuple[object, ...]:
     for item in items:
         if not isinstance(item.this if isinstance(item, exp.Neg) else item, exp.Literal):
             raise bind_error(node, f"{what} must be literals.", f"write {what} = ('a', 'b').")
-        number = 0 if item.is_string else opt.read_number(item, what)
+        number = 0 if item.is_string else read_number(item, what)
         whole = to_sql(item).lstrip("- ").isdigit()
         found.append(item.name if item.is_string else int(number) if whole else float(number))
     return tuple(found)
 
 
-SUBSAMPLE_OPTIONS = opt.readers_of("SUBSAMPLE")
+SUBSAMPLE_OPTIONS = readers_of("SUBSAMPLE")
 _FOR: dict[str, tuple[str, tuple[str, ...]]] = {
     "trim": ("combine", ("trimmed_mean", "winsorized_mean")),
     "most": ("combine", ("noisy_votes",)),
@@ -107,7 +116,7 @@ class Subsample:
 
     binder: Binder
     select: exp.Select
-    options: opt.Options
+    options: Options
     env: Env
     registered: tuple[str, exp.Expr] | None = field(init=False)
     """The registered function that is called, with the name of its output."""
@@ -237,7 +246,7 @@ class Subsample:
             return NoisyMode(f.name, epsilon / 2, None, OptimalTest(epsilon / 2, delta, 2), exponential)
         bounds = self.options.get("bounds")
         if self.unbounded and kind == "median":
-            return results.BlockMedian(f.name, results.UnboundedRange(_UNBOUNDED), epsilon)
+            return BlockMedian(f.name, UnboundedRange(_UNBOUNDED), epsilon)
         if self.unbounded:
             return self._consensus(f, epsilon, delta)
         if bounds is None:
@@ -245,13 +254,13 @@ class Subsample:
             raise privacy_error(self.options.mode_node, f"{f.name} needs the range of its results.", hint)
         if bounds[0] == bounds[1]:
             raise self.options.refuse("bounds", "the bounds leave no room.")
-        grid = results.ResultRange(bounds[0], bounds[1], _POINTS)
+        grid = ResultRange(bounds[0], bounds[1], _POINTS)
         if (many := self.width(f)) is not None:
-            if delta and (share := results.split_by_rho(epsilon, delta, many)) > epsilon / many:
-                medians = (results.BlockMedian(f.name, grid, share),) * many
-                return results.Coordinates(f.name, medians, (epsilon, delta))
+            if delta and (share := split_by_rho(epsilon, delta, many)) > epsilon / many:
+                medians = (BlockMedian(f.name, grid, share),) * many
+                return Coordinates(f.name, medians, (epsilon, delta))
             parts = (self._numeric(f, kind, grid, epsilon / many),) * many
-            return results.Coordinates(f.name, parts)
+            return Coordinates(f.name, parts)
         return self._numeric(f, kind, grid, epsilon)
 
     def _consensus(self, f: Field, epsilon: Fraction, delta: Fraction) -> ConsensusMean:
@@ -267,24 +276,24 @@ class Subsample:
         return part
 
     def _numeric(
-        self, f: Field, kind: str, grid: results.ResultRange, epsilon: Fraction
-    ) -> results.BlockMean | results.BlockMedian | results.WinsorizedMean:
+        self, f: Field, kind: str, grid: ResultRange, epsilon: Fraction
+    ) -> BlockMean | BlockMedian | WinsorizedMean:
         """Return the combiner of numbers, or of one coordinate of vectors."""
         if kind == "median":
             confidence = self.options.confidence
-            return results.BlockMedian.with_interval(f.name, grid, epsilon, self.blocks, confidence)
+            return BlockMedian.with_interval(f.name, grid, epsilon, self.blocks, confidence)
         part = self._read_trim()
         if kind == "winsorized_mean":
-            return results.WinsorizedMean(f.name, grid, epsilon, trim=part)
+            return WinsorizedMean(f.name, grid, epsilon, trim=part)
         trim = math.floor((part or Fraction(1, 10)) * self.blocks) if kind == "trimmed_mean" else 0
-        return results.BlockMean(f.name, grid, LaplaceNoise(epsilon, _POINTS), trim)
+        return BlockMean(f.name, grid, LaplaceNoise(epsilon, _POINTS), trim)
 
     def comparison(self, f: Field, kind: str, epsilon: Fraction) -> tuple[str, ...]:
         """Return EXPLAIN's comparison of an output's combiners."""
         bounds = self.options.get("bounds")
         if kind not in NUMERIC_COMBINERS or bounds is None or self.unbounded:
             return ()
-        grid, trim = results.ResultRange(bounds[0], bounds[1], _POINTS), self.options.get("trim")
+        grid, trim = ResultRange(bounds[0], bounds[1], _POINTS), self.options.get("trim")
         share = epsilon / (self.width(f) or 1)
         confidence = self.options.confidence
         return (compare_combiners(f.name, kind, grid, share, self.blocks, trim, confidence),)
@@ -329,7 +338,7 @@ class Subsample:
         """Return the SQL of a row's block."""
         key, blocks = self.unit(relation, unit), self.blocks
         whole, turn = unit is not None and has_whole_unit(relation), "turns.turn" if self.rounds > 1 else None
-        block = block_sources.write_block_number(key, blocks, turn, whole, unit is None)
+        block = write_block_number(key, blocks, turn, whole, unit is None)
         return f"turns.turn * {blocks} + {block}" if turn else block
 
     def participation(self, found: list[tuple[str, str]]) -> Participation | None:
@@ -373,7 +382,7 @@ class Textbook(Subsample):
     def _drawn(self, source: Source, key: str) -> Join:
         """Return a join with the runs of a unit, by one hash per pair."""
         coin = As(f"hash(xor(hash(runs.turn), CAST({SALT} AS UBIGINT)))", "coin")
-        runs = Subquery(Select(("runs.turn", coin), block_sources.RUNS_RELATION), "turns")
+        runs = Subquery(Select(("runs.turn", coin), RUNS_RELATION), "turns")
         drawn = f"(hash(xor(hash({key}), turns.coin)) >> 2) < {math.floor(self.q * 2**62)}"
         return Join(source, runs, drawn)
 
@@ -394,7 +403,7 @@ class Textbook(Subsample):
 
 @dataclass(frozen=True)
 class _Found:
-    source: block_sources.BlockSource
+    source: BlockSource
     fields: tuple[Field, ...]
     units: list[tuple[str, str]]
     """Keys of privacy units, with the sources to read them from."""
@@ -467,7 +476,7 @@ def _leave(found: _Found, numbers: Sequence[bool]) -> _Found:
     for item in typed:
         refuse_moment(replace(item, place=None))
     wide = [find_exit_type(t.type) != t.type for t in typed]
-    if not any(wide) or not isinstance(source, block_sources.LiftedBlocks | block_sources.BlockQueries):
+    if not any(wide) or not isinstance(source, LiftedBlocks | BlockQueries):
         return found
     outs = [
         t if not far else hold_to_38_digits(t) if number else leave(t)
@@ -475,7 +484,7 @@ def _leave(found: _Found, numbers: Sequence[bool]) -> _Found:
     ]
     items = [As(to_sql(out.node), column_name(i)) for i, out in enumerate(outs)]
     fields = tuple(Field(f.name, out) for f, out in zip(found.fields, outs, strict=True))
-    if isinstance(source, block_sources.LiftedBlocks):
+    if isinstance(source, LiftedBlocks):
         items.insert(0, As(f"{alias}.{BLOCK}", BLOCK))
     query = Select(tuple(items), Subquery(source.query, alias)).sql
     return replace(found, source=replace(source, query=query), fields=fields)
@@ -485,7 +494,7 @@ def _add_work(this: Subsample, found: _Found) -> None:
     """Add the blocks' work, except the textbook's runs, to the size of the statement; BindError if too large."""
     if isinstance(this, Textbook):
         return
-    query = found.source.query if isinstance(found.source, block_sources.BlockQueries) else None
+    query = found.source.query if isinstance(found.source, BlockQueries) else None
     place = this.options.nodes.get("blocks") or this.options.mode_node
     this.binder.written.add_blocks(this.total, len(found.fields), query, span_of(place))
 
@@ -542,7 +551,7 @@ def _exact(this: Subsample) -> _Found:
         raise (refused if isinstance(refused, BindError) else error) from None
     for relation in query.private:
         check_unit(this.options, Names((relation,)), ", ".join(t.name for t in relation.tables))
-    source = block_sources.BlockQueries(tuple(query.rows), sql, tuple(f.name for f in fields), this.total)
+    source = BlockQueries(tuple(query.rows), sql, tuple(f.name for f in fields), this.total)
     return _Found(source, fields, [(this.hashed(r, r.unit), to_sql(r.source)) for r in query.private])
 
 
@@ -554,7 +563,7 @@ def _lifted(this: Subsample) -> _Found:
     for bound in lifter.bound:
         check_unit(this.options, bound.names, bound.subject)
     names = tuple(f.name for f in lifted.fields)
-    source = block_sources.LiftedBlocks(lifted.query.sql, names, this.total, this.together)
+    source = LiftedBlocks(lifted.query.sql, names, this.total, this.together)
     return _Found(source, lifted.fields, [this.unit_of(b) for b in lifter.bound], tuple(lifter.bound))
 
 
@@ -577,14 +586,14 @@ def _python(this: Subsample, name: str, call: exp.Expr) -> _Found:
     text = Select((As(block, "block"), *values), repeated, where).sql
     own = call.name.lower()
     function = this.binder.catalog.functions[own]
-    made = block_sources.PythonBlocks(
+    made = PythonBlocks(
         text,
         tuple(f"x{i}" for i in range(len(typed))),
         this.total,
         own,
         name,
         function.function,
-        block_sources.fingerprint(function.function),
+        fingerprint(function.function),
         tuple(as_text),
         function.returns,
     )

@@ -1,8 +1,12 @@
-"""The catalog of the policy's tables, typed as the engine reports them."""
+"""The catalog of the policy's tables, typed as the engine reports them.
+
+Qualified names of tables, and of columns by their table, are replaced by the policy's names: by the policy's own name, part
+by part, or by the common place in the database. Parts are compared whole: ``"a.b"`` is a name with a dot in it, never b of a.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from weakref import WeakValueDictionary
@@ -38,7 +42,7 @@ from dpsql.binding.values.sql_types import BLOB, OTHER, TEXT, TIMESTAMP, Bounds,
 from dpsql.binding.values.total_expressions import make_total
 from dpsql.engine.base import Engine
 from dpsql.errors import BindError, EngineError, Error, PolicyError, Span, did_you_mean
-from dpsql.language.dialect import is_not_null, to_sql
+from dpsql.language.dialect import bind_error, is_not_null, list_nodes, span_of, to_sql
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.policy.model import Column, Policy, Table
@@ -467,3 +471,94 @@ class Catalog:
 
 def _hop(place: int) -> str:
     return f"hop{place}"
+
+
+# -- names of tables --------------------------------------------------------------------------------------------
+
+Path = tuple[str, ...]
+"""The folded parts of a name, the table's last."""
+
+
+def resolve_table_names(tree: exp.Expr, catalog: Catalog) -> None:
+    """Replace qualified names of tables by the policy's, in place, and remove the qualifiers of columns.
+
+    Raises:
+        BindError: there is no such table; a CTE hides it.
+    """
+    nodes = list_nodes(tree)
+    names = {fold(node.alias) for node in nodes if isinstance(node, exp.CTE)} | set(catalog.kept)
+    plain = {fold(table.name) for table in catalog.policy.tables.values() if "." not in table.name}
+    shown: set[Path] = set()
+    for node in nodes:
+        if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+            continue
+        path = tuple(fold(part.name) for part in node.parts)
+        qualified = len(path) > 1
+        if not qualified and (path[0] in names or path[0] in plain):
+            table = None if path[0] in names else catalog.policy.tables.get(node.name)
+        else:
+            table = _find(path, catalog)
+            if table is None and (qualified or "." in node.name):
+                catalog.find(".".join(part.name for part in node.parts), span_of(node), whole=False)
+            hidden = names - {fold(cte.alias) for cte in _around(node)}
+            if table is not None and qualified and fold(table.name) in hidden:
+                hint = f"give the named query or the kept result another name than {table.name}."
+                raise bind_error(node, f"{node.name} is also the name of a relation of this statement.", hint)
+            if table is not None:
+                _rename(node, table)
+        if table is not None and not node.alias_column_names and fold(node.alias_or_name) == path[-1]:
+            shown |= {*_tails(path), *_tails(catalog.engine.path(table) or ())}
+    for found in nodes:
+        if not isinstance(found, exp.Column) or found.args.get("db") is None:
+            continue
+        if isinstance(found.parent, exp.Dot):
+            continue
+        qualifiers = [found.args.get(key) for key in ("catalog", "db", "table")]
+        if tuple(fold(part.name) for part in qualifiers if part is not None) in shown:
+            found.set("db", None)
+            found.set("catalog", None)
+
+
+def _around(node: exp.Expr) -> Iterator[exp.CTE]:
+    """Yield the CTEs around a node, from the innermost. Except in a recursive one, their names are not defined inside."""
+    while (found := node.find_ancestor(exp.CTE)) is not None:
+        node = found
+        if not (found.parent is not None and found.parent.args.get("recursive")):
+            yield found
+
+
+def _tails(path: Iterable[str]) -> set[Path]:
+    parts = tuple(map(fold, path))
+    return {parts[-count:] for count in (2, 3) if count <= len(parts)}
+
+
+def _find(path: Path, catalog: Catalog) -> Table | None:
+    """Return the table of a path, by the policy's name for it or else by its place in the database."""
+    tables = catalog.policy.tables.values()
+    for table in tables:
+        if tuple(fold(table.name).split(".")) == path:
+            return table
+    for table in tables:
+        place = tuple(map(fold, catalog.engine.path(table) or ()))
+        home = tuple(map(fold, catalog.engine.home))
+        if not place or path[-1] != fold(table.name).rpartition(".")[2]:
+            continue
+        # Of two parts, the first is a schema, or a catalog without its schema.
+        meant = [(*home[: 3 - len(path)], *path)] + ([(path[0], home[1], path[1])] if len(path) == 2 else [])
+        if home and place in meant:
+            return table
+    return None
+
+
+def _rename(node: exp.Table, table: Table) -> None:
+    """Give a FROM item the policy's name, with its alias or else its last name."""
+    alias = node.args.get("alias") or exp.TableAlias()
+    if alias.this is None:
+        alias.set("this", exp.to_identifier(node.name, quoted=True))
+    place = node.this.meta
+    for key in ("db", "catalog"):
+        node.set(key, None)
+    made = exp.to_identifier(table.name, quoted=True)
+    made.meta.update({key: place[key] for key in ("start", "end") if key in place})
+    node.set("this", made)
+    node.set("alias", alias)

@@ -3,6 +3,9 @@
 Each list has a public bound on its length: from the items as written, the ends of a slice, a column's ``max_length``, or
 the characters of a split text. The body of a lambda is a total expression over one element; a lambda within a lambda is
 refused.
+
+It stands apart from :mod:`dpsql.binding.values.total_expressions`, the table of all nodes, whose calls it binds: together they
+would be longer than a module may be.
 """
 
 from __future__ import annotations
