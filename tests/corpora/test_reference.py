@@ -38,7 +38,7 @@ def test_every_rule_of_the_grammar_is_there_with_its_example() -> None:
 
 def test_what_is_documented_is_what_is_completed() -> None:
     """Every option and argument that the binder reads is offered, and nothing else."""
-    from dpsql.binding.dp import aggregates
+    from dpsql.binding.dp import aggregates, noisy_aggregates
     from dpsql.binding.mode_table import options_of_mode
     from dpsql.binding.modes import choice as selection
     from dpsql.binding.modes import declared
