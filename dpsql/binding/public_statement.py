@@ -31,7 +31,15 @@ from dpsql.binding.plan import PrivateBlock, Renamed
 from dpsql.binding.relations.relation import INTERNAL, Relation, column, fold
 from dpsql.binding.values.sql_types import Type
 from dpsql.catalogue.aggregate_names import MECHANISMS, MODES
-from dpsql.language.dialect import bind_error, find_nodes, join_word, table_named, to_sql, write_column
+from dpsql.language.dialect import (
+    bind_error,
+    find_nodes,
+    join_word,
+    list_children,
+    table_named,
+    to_sql,
+    write_column,
+)
 from dpsql.language.labels import is_label_type, name_label_type
 from dpsql.language.options import Call, call_of
 from dpsql.late_dataclass import dataclass
@@ -104,7 +112,7 @@ def outer_queries(node: exp.Expr) -> Iterator[exp.Expr]:
         if isinstance(part, exp.Query) and not isinstance(part, exp.Subquery | exp.Table):
             yield part
         elif not isinstance(part, exp.Column):
-            waiting.extend(part.iter_expressions(reverse=True))
+            waiting += reversed(list_children(part))
 
 
 def label_of(call: Call) -> str:

@@ -29,7 +29,14 @@ from sqlglot.errors import ErrorLevel, SqlglotError, UnsupportedError
 from dpsql.binding.public_statement import from_items, inner_queries
 from dpsql.binding.relations.relation import UNIT, fold
 from dpsql.errors import BindError
-from dpsql.language.dialect import join_word, list_nodes, parse_fragment, write_whole
+from dpsql.language.dialect import (
+    find_nodes,
+    join_word,
+    list_children,
+    list_nodes,
+    parse_fragment,
+    write_whole,
+)
 from dpsql.late_dataclass import dataclass
 
 _Made = TypeVar("_Made")
@@ -319,7 +326,7 @@ class _Writer:
                 part.set("this", exp.to_identifier(found[1], quoted=quoted))
                 part.meta[_DONE] = True
                 continue
-            stack.extend(part.iter_expressions())
+            stack += list_children(part)
 
 
 _DONE = "dpsql_resolved"
@@ -353,11 +360,15 @@ def _drop_unread(tree: exp.Expr, read: set[str] | None) -> None:
     if read is not None and _is_plain(tree):
         kept = [item for item in tree.expressions if item.alias in read]
         tree.set("expressions", kept or tree.expressions[-1:])
-    inside = _columns_read(tree)
+    nodes = _list_own_nodes(tree)
+    inside: dict[str, set[str]] = {}
+    for node in nodes:
+        if isinstance(node, exp.Column):
+            inside.setdefault(node.table, set()).add(node.name)
     with_ = tree.args.get("with_")
     for cte in with_.expressions if with_ is not None else ():
         _drop_unread(cte.this, None)
-    for query in inner_queries(tree):
+    for query in inner_queries(tree) if any(isinstance(node, exp.Query) for node in nodes[1:]) else ():
         _drop_unread(query, None)
     for item in from_items(tree):
         if isinstance(item, exp.Subquery | exp.Lateral):
@@ -369,25 +380,14 @@ def _is_plain(select: exp.Select) -> bool:
     """Return whether removing a column leaves the other columns as they are."""
     if any(select.args.get(key) for key in ("group", "distinct", "having", "order", "limit")):
         return False
-    return not any(item.find(exp.AggFunc) for item in select.expressions)
+    return not any(find_nodes(item, exp.AggFunc) for item in select.expressions)
 
 
-def _columns_read(select: exp.Select) -> dict[str, set[str]]:
-    """Return the columns that a SELECT reads, by alias: in its clauses, their subqueries, and LATERAL items."""
+def _list_own_nodes(select: exp.Select) -> list[exp.Expr]:
+    """Return the nodes of a SELECT's clauses, their subqueries, and LATERAL items."""
     apart = [select.args.get("with_"), select.args.get("from_")]
     apart += [join.this for join in select.args.get("joins") or [] if isinstance(join.this, exp.Subquery)]
-    known = {id(part) for part in apart}
-    found: dict[str, set[str]] = {}
-    waiting: list[exp.Expr] = [select]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, exp.Column):
-            found.setdefault(node.table, set()).add(node.name)
-        else:
-            for child in node.iter_expressions():
-                if id(child) not in known:
-                    waiting.append(child)
-    return found
+    return list_nodes(select, {id(part) for part in apart})
 
 
 _SEEN = 64

@@ -530,18 +530,28 @@ def restore_logarithm(node: exp.Expr) -> exp.Expr:
     return exp.Anonymous(this=_BASES[base.name], expressions=[inner])
 
 
-def list_nodes(tree: exp.Expr) -> list[exp.Expr]:
-    """Return the nodes of a tree in the order of ``tree.walk()``, in half of its time."""
+def list_nodes(tree: exp.Expr, without: Collection[int] = ()) -> list[exp.Expr]:
+    """Return the nodes of a tree in the order of ``tree.walk()``, in half of its time.
+
+    ``without``: the identities of subtrees that are left out.
+    """
     nodes = [tree]
     for node in nodes:
         for value in node.args.values():
-            if isinstance(value, exp.Expr):
-                nodes.append(value)
-            elif isinstance(value, list):
-                for item in value:
-                    if isinstance(item, exp.Expr):
-                        nodes.append(item)
+            for item in value if isinstance(value, list) else (value,):
+                if isinstance(item, exp.Expr) and id(item) not in without:
+                    nodes.append(item)
     return nodes
+
+
+def list_children(node: exp.Expr) -> list[exp.Expr]:
+    """Return the direct subtrees of a node."""
+    found = []
+    for value in node.args.values():
+        for item in value if isinstance(value, list) else (value,):
+            if isinstance(item, exp.Expr):
+                found.append(item)
+    return found
 
 
 _Node = TypeVar("_Node", bound=exp.Expr)

@@ -230,17 +230,19 @@ def _reads(kind: str, fields: str) -> Callable[[Callable[[Node], Expr]], Callabl
     """Register the reader of a class of expressions, with the fields that it reads."""
 
     def register(read: Callable[[Node], Expr]) -> Callable[[Node], Expr]:
-        _READERS[kind] = read, frozenset({"alias", *fields.split()})
+        _READERS[kind] = read, _COMMON.union(("alias", *fields.split()))
         return read
 
     return register
 
 
 def _expr(node: Node) -> Expr:
-    if node["class"] not in _READERS:
+    found = _READERS.get(node["class"])
+    if found is None:
         refuse(f"an expression {node['class']}")
-    read, fields = _READERS[node["class"]]
-    _only(node, fields)
+    read, fields = found
+    if not node.keys() <= fields:
+        _only(node, fields)
     return read(node)
 
 

@@ -76,10 +76,11 @@ def literal(node: Literal, symbol: Symbol) -> Value:
     given = node.value
     if isinstance(given, Fraction) or (isinstance(given, float) and math.isfinite(given)):
         return Value(symbol, math.floor(given), math.ceil(given), False)
-    if node.integer is None:
+    whole = node.integer
+    if whole is None:
         return Value(symbol, nullable=given is None)
-    odd = _ODD if node.integer % 2 else _EVEN
-    return Value(symbol, node.integer, node.integer, False, True, odd=odd, weight=0, total=0)
+    odd = _ODD if whole % 2 else _EVEN
+    return Value(symbol, whole, whole, False, True, odd=odd, weight=0, total=0)
 
 
 def distance(node: Expr) -> tuple[Expr, int, int] | None:
@@ -115,14 +116,15 @@ def _plus(args: Sequence[Value], made: Value) -> Value:
     a, b = args
     both = _halves(a, b)
     if both is not None:
-        return replace(made, weight=both[0], total=both[1])
-    moved = not (a.halved or b.halved)
-    count = None
+        made.weight, made.total = both
+        return made
     if a.times is not None and b.times is not None and a.times[0] == b.times[0]:
-        count = a.times[0], add(a.times[1], b.times[1]), add(a.times[2], b.times[2])
-    odd = None if a.odd is None or b.odd is None else a.odd ^ b.odd
-    made = replace(made, low=add(a.low, b.low), high=add(a.high, b.high), times=count, odd=odd)
-    return replace(made, weight=add(a.weight, b.weight), total=add(a.total, b.total)) if moved else made
+        made.times = a.times[0], add(a.times[1], b.times[1]), add(a.times[2], b.times[2])
+    made.low, made.high = add(a.low, b.low), add(a.high, b.high)
+    made.odd = None if a.odd is None or b.odd is None else a.odd ^ b.odd
+    if not (a.halved or b.halved):
+        made.weight, made.total = add(a.weight, b.weight), add(a.total, b.total)
+    return made
 
 
 def _halves(a: Value, b: Value) -> tuple[int, Number] | None:
@@ -142,7 +144,8 @@ def _negative(value: Value) -> Value:
     both = (value.times, value.besides)
     first, second = (None if one is None else (one[0], *_scaled(*one[1:], -1)) for one in both)
     made = replace(value, low=low, high=high, times=first, besides=second)
-    return replace(made, share=None, half=None, budget=None, step=None)
+    made.share = made.half = made.budget = made.step = None
+    return made
 
 
 def _scaled(low: Number, high: Number, by: int) -> tuple[Number, Number]:
@@ -155,18 +158,19 @@ def _product(args: Sequence[Value], made: Value) -> Value:
     for one, other in ((a, b), (b, a)):
         shared = _shared(one, other)
         if shared is not None and made.whole:
-            return replace(made, low=shared[0], high=shared[1])
+            made.low, made.high = shared
+            return made
         by = constant(one)
         if by is not None:
             return _multiple(other, by, made)
     ends = [times(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
     even = made.whole and _EVEN in (a.odd, b.odd)
-    return replace(made, low=lower(ends), high=upper(ends), odd=_EVEN if even else None)
+    made.low, made.high, made.odd = lower(ends), upper(ends), _EVEN if even else None
+    return made
 
 
 def _multiple(value: Value, by: int, made: Value) -> Value:
-    low, high = _scaled(value.low, value.high, by)
-    made = replace(made, low=low, high=high)
+    made.low, made.high = _scaled(value.low, value.high, by)
     if not made.whole:
         return made
     made.odd = value.odd if by % 2 else _EVEN
@@ -217,7 +221,8 @@ def _right(args: Sequence[Value], made: Value) -> Value:
 def _absolute(args: Sequence[Value], made: Value) -> Value:
     a = args[0]
     low = 0 if a.low is None or a.high is None or a.low <= 0 <= a.high else min(abs(a.low), abs(a.high))
-    return replace(made, low=low, high=a.most)
+    made.low, made.high = low, a.most
+    return made
 
 
 def _greatest(args: Sequence[Value], made: Value) -> Value:
@@ -229,8 +234,10 @@ def _greatest(args: Sequence[Value], made: Value) -> Value:
         for symbol in dict.fromkeys(s for s, *_ in known)
     ]
     count = next((bounds for bounds in found if None not in bounds), found[0] if found else None)
-    made = replace(made, low=low, high=high, nullable=all(a.nullable for a in args), odd=_evens(args))
-    return replace(made, times=count, besides=next((b for b in found if b is not count), None))
+    made.low, made.high, made.times, made.odd = low, high, count, _evens(args)
+    made.nullable = False not in [a.nullable for a in args]
+    made.besides = next((bounds for bounds in found if bounds is not count), None)
+    return made
 
 
 def _most(bounds: Sequence[tuple[Number, Number, bool]]) -> tuple[Number, Number]:
@@ -570,7 +577,7 @@ class Expressions:
             return self._aggregate(node, env, env.groups)
         if isinstance(node, tree.Window):
             refuse("a window with an aggregate")
-        if not tree.aggregated(node) and not tree.looks_beyond(node):
+        if not tree.reads_rows(node):
             value = self.row(node, env)
             if value.symbol in env.groups:
                 return env.groups[value.symbol]
@@ -639,7 +646,7 @@ class Expressions:
         """Derive a function of a list and a lambda: a function of the list and of the columns in the lambda's body."""
         match node:
             case Call("list_filter" | "list_transform", (given, tree.Lambda(names, body))) if not (
-                tree.looks_beyond(body) or tree.aggregated(body)
+                tree.reads_rows(body)
             ):
                 symbols = [inner(given).symbol, inner(body).symbol]
                 return Value(self.symbols.call(node.name, symbols, names))
@@ -650,7 +657,7 @@ class Expressions:
     def _aggregate(self, node: Call, env: Env, groups: dict[Symbol, Value]) -> Value:
         if node.name in self.macros:
             refuse("a function of the owner's own")
-        if tree.has(node, lambda n: isinstance(n, tree.Window)):
+        if tree.has(node, tree.Window):
             refuse("a window inside an aggregate")
         values = [self.row(part, env) for part in tree.parts(node)]
         name, relation = node.name, env.relation
@@ -699,9 +706,9 @@ class Expressions:
             ):
                 made.weight, made.total, made.step = first.weight, first.total, first.step
             if node.where is None and first.low is not None and first.high is not None:
-                strict = not tree.has(inner, lambda n: not _strict(n))
+                strict = all(map(_strict, tree.subexpressions(inner)))
                 column = (
-                    next(tree.refs(inner), None) if strict else None
+                    next(iter(tree.refs(inner)), None) if strict else None
                 )  # NULL exactly if the sum's number is
                 count = self._count(first if column is None else self.row(column, env), env)
                 made.times = (count, min(first.low, 0), max(first.high, 0))
@@ -713,7 +720,7 @@ class Expressions:
                     made.total = times(relation.facts.budgets.get(symbol), max(abs(low), abs(high)))
 
     def _keyed(self, node: Call, env: Env) -> bool:
-        parts = [] if node.where is None else [*tree.refs(node.where)]
+        parts = [] if node.where is None else tree.refs(node.where)
         return all(env.find(ref).symbol in env.relation.key for ref in parts)
 
     def _count(self, value: Value, env: Env) -> Symbol:

@@ -371,7 +371,7 @@ class Sources:
     def _is_lateral(self, leaf: tree.Source, leaves: list[tree.Source]) -> bool:
         match leaf:
             case tree.Made(args=args):
-                return any(tree.has(arg, lambda n: isinstance(n, Ref)) for arg in args)
+                return any(tree.has(arg, Ref) for arg in args)
             case tree.Derived(query) if len(leaves) > 1:
                 others = (tree.named_sources(other) for other in leaves if other is not leaf)
                 named = {alias for sources in others for alias, _ in sources}

@@ -418,8 +418,7 @@ class _Prover:
         return alias in self.leaves and self.leaves[alias].kind == Kind.PUBLIC
 
     def _is_public(self, node: Expr) -> bool:
-        beyond = tree.Subquery | tree.Window | tree.Parameter | tree.Varied
-        return not tree.has(node, lambda n: isinstance(n, beyond)) and all(
+        return not tree.has(node, tree.Subquery, tree.Window, tree.Parameter, tree.Varied) and all(
             self._of_public(ref.table) for ref in tree.refs(node)
         )
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import NoReturn, get_args
+from typing import Any, NamedTuple, NoReturn, get_args
 
 from dpsql.catalogue.aggregate_names import EXACT_AGGREGATES
 from dpsql.catalogue.row_names import DUCKDB_WORDS, EXACT_CALLS
@@ -39,8 +39,7 @@ def refuse(why: str) -> NoReturn:
     raise Unproved(why)
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(NamedTuple):
     """A column, qualified by the alias of a FROM item."""
 
     table: str
@@ -238,48 +237,67 @@ Query = Select | Union
 # -- inside expressions ---------------------------------------------------------------------------------------------
 
 
-def parts(node: Expr) -> Iterator[Expr]:
-    """Yield the direct subexpressions, without those of subqueries."""
-    stack = []
-    for name in reversed(node.__slots__):
-        stack.append(getattr(node, name))
+def parts(node: Expr) -> list[Expr]:
+    """Return the direct subexpressions, without those of subqueries."""
+    found: list[Expr] = []
+    root: Any = node
+    stack = [getattr(root, name) for name in reversed(root.__slots__)]
     while stack:
         part = stack.pop()
-        if isinstance(part, tuple):
+        if part.__class__ in _EXPRESSIONS:
+            found.append(part)
+        elif part.__class__ is tuple:
             stack.extend(reversed(part))
-        elif isinstance(part, Order):
-            yield part.by
-        elif part.__class__ in _EXPRESSIONS:
-            yield part
+        elif part.__class__ is Order:
+            found.append(part.by)
+    return found
 
 
-def has(node: Expr, test: Callable[[Expr], bool]) -> bool:
-    """Return whether an expression or any of its subexpressions passes a test."""
-    stack = [node]
+def subexpressions(node: Expr) -> list[Expr]:
+    """Return an expression and all of its subexpressions, without those of subqueries; each stands before its own."""
+    found: list[Expr] = []
+    stack: list[Any] = [node]
     while stack:
         part = stack.pop()
-        if test(part):
-            return True
-        stack.extend(parts(part))
-    return False
+        kind = part.__class__
+        if kind in _EXPRESSIONS:
+            found.append(part)
+            if kind is not Ref and kind is not Literal:
+                for name in reversed(part.__slots__):
+                    stack.append(getattr(part, name))
+        elif kind is tuple:
+            stack.extend(reversed(part))
+        elif kind is Order:
+            stack.append(part.by)
+    return found
+
+
+def has(node: Expr, *kinds: type[Expr]) -> bool:
+    """Return whether an expression or any of its subexpressions is of one of these classes."""
+    return not {part.__class__ for part in subexpressions(node)}.isdisjoint(kinds)
 
 
 def looks_beyond(node: Expr) -> bool:
     """Return whether an expression has a subquery or a window, so it may read more than its own row."""
-    return has(node, lambda n: isinstance(n, Subquery | Window))
+    return has(node, Subquery, Window)
 
 
 def aggregated(node: Expr) -> bool:
     """Return whether an expression has an aggregate without OVER."""
-    return has(node, lambda n: isinstance(n, Call) and n.name in AGGREGATES)
+    return not AGGREGATES.isdisjoint([part.name for part in subexpressions(node) if part.__class__ is Call])
 
 
-def refs(node: Expr) -> Iterator[Ref]:
-    """Yield the columns of an expression, without those of its subqueries."""
-    if isinstance(node, Ref):
-        yield node
-    for part in parts(node):
-        yield from refs(part)
+def reads_rows(node: Expr) -> bool:
+    """Return whether an expression has an aggregate, a subquery or a window, so it may read more than one row."""
+    for part in subexpressions(node):
+        if isinstance(part, Subquery | Window) or (isinstance(part, Call) and part.name in AGGREGATES):
+            return True
+    return False
+
+
+def refs(node: Expr) -> list[Ref]:
+    """Return the columns of an expression, without those of its subqueries."""
+    return [part for part in subexpressions(node) if part.__class__ is Ref]
 
 
 def replace_columns(node: Expr, of: Callable[[Ref], Expr], why: str | None = None) -> Expr:

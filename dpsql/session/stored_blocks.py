@@ -105,11 +105,13 @@ def unpack(stored: bytes) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
 def call_by_place(release: Release, names: Sequence[str]) -> Release:
     """Return a release with its columns, in the order of ``names``, named by position."""
     places = {name: place for place, name in enumerate(names)}
-    any_name = "|".join(re.escape(name) for name in sorted(places, key=len, reverse=True))
-    mention = re.compile(rf"(?<!\w)(?:{any_name})(?!\w)")
-    notes = (mention.sub(lambda found: f"\x01{places[found[0]]}\x02", note) for note in release.notes)
+    notes = release.notes
+    if notes:
+        any_name = "|".join(re.escape(name) for name in sorted(places, key=len, reverse=True))
+        mention = re.compile(rf"(?<!\w)(?:{any_name})(?!\w)")
+        notes = tuple(mention.sub(lambda found: f"\x01{places[found[0]]}\x02", note) for note in notes)
     columns = [f"c{places[name]}" if name in places else f"x{name}" for name in release.table.column_names]
-    return replace(release, table=release.table.rename_columns(columns), notes=tuple(notes))
+    return replace(release, table=release.table.rename_columns(columns), notes=notes)
 
 
 def call_by_name(release: Release, names: Sequence[str]) -> Release:
