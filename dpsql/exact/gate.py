@@ -92,7 +92,7 @@ class Forms:
         Raises:
             UnresolvedName, ParseError: it is no exact query.
         """
-        return self._found(self.gate.compared(sql, lent), inputs)
+        return self._found(self.gate.shown(sql, lent), inputs)
 
     def _find(self, normal: str, inputs: tuple[str, ...]) -> Form:
         form, values = write_by_shape(normal, lambda text: self._made(text, inputs))
@@ -203,7 +203,8 @@ class Gate:
 
     def _made_once(self, sql: str, known: _Pairs) -> tuple[str, str, tuple[int, ...]]:
         """Return the engine's text without values, with its parameters renumbered in order, and their former numbers."""
-        tree = self._normalise(sql, known, self._unit)
+        taken = {fold(name) for relation, columns in known for name in (relation, *columns)}
+        tree = normalise(sql, dict(known), self._catalog.names | taken, self._unit)
         text = write_parameters(tree)
         shape, used = number_parameters(text)
         if len(self._trees) >= MAX_TREES:
@@ -370,21 +371,13 @@ class Gate:
             self._typed[key] = None
 
     def shown(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
-        """Return the text to show, with a fixed name for the unit's column."""
-        return write_parameters(self._normalise(*self._whole(sql, lent), UNIT))
-
-    def compared(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
-        """Return the text to compare: the engine's, with a fixed name for the unit's column."""
+        """Return the text to show and to compare: the engine's, with a fixed name for the unit's column."""
         return self.exact(sql, lent).replace(self._unit, UNIT)
 
     def _whole(self, sql: str, lent: Mapping[str, Sequence[str]]) -> tuple[str, _Pairs]:
         """Return a query with the shared queries that it refers to, and the columns of the relations in it."""
         full = write_shared(sql, self._catalog.shared)
         return full, tuple((name, tuple(lent[name])) for name in sorted(lent) if name in full)
-
-    def _normalise(self, sql: str, lent: _Pairs, unit: str) -> exp.Expr:
-        taken = {fold(name) for relation, columns in lent for name in (relation, *columns)}
-        return normalise(sql, dict(lent), self._catalog.names | taken, unit)
 
 
 def _find_claims(

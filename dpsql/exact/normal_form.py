@@ -30,6 +30,7 @@ from dpsql.binding.public_statement import from_items, inner_queries
 from dpsql.binding.relations.relation import UNIT, fold
 from dpsql.errors import BindError
 from dpsql.language.dialect import (
+    copy_tree,
     find_nodes,
     join_word,
     list_children,
@@ -38,6 +39,7 @@ from dpsql.language.dialect import (
     write_whole,
 )
 from dpsql.late_dataclass import dataclass
+from dpsql.mechanisms.queries import As, Join, Query, QueryText, Source, Subquery, Union
 
 _Made = TypeVar("_Made")
 
@@ -63,7 +65,7 @@ def normalise(
     >>> write_parameters(normalise(text))
     'SELECT r0.n AS n FROM (SELECT COUNT(*) AS n, r1.u AS u FROM (SELECT r2.a AS u FROM m.s.t AS r2) AS r1 GROUP BY r1.u) AS r0'
     """
-    tree = parse_fragment(sql)
+    tree = TreeBuilder().build(sql) if isinstance(sql, QueryText) else parse_fragment(sql)
     writer = _Writer(columns, frozenset(reserved), unit)
     writer.query(tree, ChainMap(), {})
     _drop_unread(tree, None)
@@ -90,13 +92,140 @@ def write_by_shape(sql: str, write: Callable[[str], _Made]) -> tuple[_Made, tupl
     """
     shape, values = strip_values(sql)
     try:
-        return write(shape), values
+        return write(QueryText.of(sql.query, shape) if isinstance(sql, QueryText) else shape), values
     except (SqlglotError, UnresolvedName):
         pass
     try:
-        return write(sql), ()
+        return write(str(sql)), ()
     except UnsupportedError:
         raise BindError("this can't be written in DuckDB's SQL without losing a part of it.") from None
+
+
+# -- trees of queries ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class TreeBuilder:
+    """Builds the tree of a query from its parts: the one that a parser makes of its text without values.
+
+    Only expressions are parsed, each form once: those that differ in values and in numbered names share a tree.
+    """
+
+    values: int = 0
+    """The values of the fragments so far, in the order of the text."""
+
+    def build(self, shape: QueryText) -> exp.Expr:
+        """Return the tree of a query whose text without values is ``shape``."""
+        tree = self.query(shape.query)
+        return tree if self.values == shape.count("$value") else parse_fragment(shape)
+
+    def query(self, query: Query | str) -> exp.Expr:
+        """Return the tree of a query."""
+        if isinstance(query, QueryText):
+            return self.query(query.query)
+        if isinstance(query, str):
+            (tree,) = self.fragment("", query)
+            return tree
+        if isinstance(query, Union):
+            return self.union(query)
+        named = [
+            exp.CTE(this=self.query(inner), alias=exp.TableAlias(this=exp.to_identifier(name)))
+            for name, inner in query.with_.items()
+        ]
+        columns = query.columns if isinstance(query.columns, tuple) else (query.columns,)
+        made = exp.Select(
+            with_=exp.With(expressions=named) if named else None,
+            distinct=exp.Distinct() if query.distinct else None,
+            expressions=[item for column in columns for item in self.item(column)],
+        )
+        if query.source != "":
+            first, joins = self.source(query.source)
+            made.set("from_", exp.From(this=first))
+            made.set("joins", joins)
+        for word, text in query.clauses:
+            (clause,) = self.fragment(word, text)
+            made.set(clause.key, clause)
+        return made
+
+    def union(self, union: Union) -> exp.Expr:
+        """Return the tree of a UNION."""
+        if any(isinstance(part, Union) or part.with_ or part.order or part.limit for part in union.parts):
+            return self.query(str(union))
+        first, *others = map(self.query, union.parts)
+        for other in others:
+            first = exp.Union(this=first, expression=other, distinct=union.distinct)
+        return first
+
+    def item(self, item: str | As) -> list[exp.Expr]:
+        """Return the trees of an item of a SELECT, which may be a list of columns."""
+        if isinstance(item, str) or not _PLAIN.fullmatch(item.name):
+            return self.fragment("SELECT", str(item))
+        (value,) = self.fragment("SELECT", item.sql)
+        return [exp.Alias(this=value, alias=exp.to_identifier(item.name))]
+
+    def source(self, source: Source) -> tuple[exp.Expr, list[exp.Expr]]:
+        """Return the first relation of a FROM, and its joins."""
+        if isinstance(source, Subquery) and _PLAIN.fullmatch(source.name):
+            alias = exp.TableAlias(this=exp.to_identifier(source.name))
+            return exp.Subquery(this=self.query(source.query), alias=alias), []
+        if not isinstance(source, Join) or (source.on and _MAY_JOIN.search(str(source.right))):
+            first, *joins = self.fragment("FROM", str(source))
+            return first, joins
+        first, joins = self.source(source.left)
+        other, more = self.source(source.right)
+        join = exp.Join(this=other, side=source.side or None, kind=None if source.on else "CROSS")
+        if source.on:
+            (condition,) = self.fragment("SELECT", source.on)
+            join.set("on", condition)
+        return first, [*joins, join, *more]
+
+    def fragment(self, word: str, text: str) -> list[exp.Expr]:
+        """Return the trees of the parts of a clause."""
+        shape, values = strip_values.__wrapped__(text)
+        names = {f"value{place}": f"value{self.values + place}" for place in range(len(values))}
+        self.values += len(values)
+        known: dict[str, str] = {}
+
+        def generalise(found: re.Match[str]) -> str:
+            name = found["quoted"] or found["bare"]
+            if name is None:
+                return found[0]
+            if name not in known:
+                known[name] = f"n{len(known)}"
+                names[known[name]] = name
+            return f'"{known[name]}"' if found["quoted"] else known[name]
+
+        trees = [copy_tree(tree) for tree in _parse_parts(word, _NUMBERED.sub(generalise, shape))]
+        for tree in trees if names else ():
+            for node in list_nodes(tree):
+                if isinstance(node, exp.Identifier | exp.Placeholder):
+                    node.args["this"] = names.get(node.args["this"], node.args["this"])
+        return trees
+
+
+_NUMBERED = re.compile(
+    r"""(?x) '(?:[^']|'')*' | "(?P<quoted>[A-Za-z_]+\d[A-Za-z0-9_]*)" | "(?:[^"]|"")*"
+      | (?<![\w$])(?P<bare>[a-z_]+\d[a-z0-9_]*+)(?![\w(])"""
+)
+"""Names with numbers; the others are skipped."""
+_MAY_JOIN = re.compile(r"\A(?!\().* JOIN ", re.DOTALL)
+"""A relation without parentheses around it that may be several."""
+MAX_FRAGMENTS = 2000
+"""Cached trees of the forms of expressions."""
+
+
+@lru_cache(maxsize=MAX_FRAGMENTS)
+def _parse_parts(word: str, text: str) -> list[exp.Expr]:
+    """Return the parts of a clause in a tree of their own, which the caller copies."""
+    if not word:
+        return [parse_fragment(text)]
+    if word == "SELECT":
+        found: list[exp.Expr] = parse_fragment(f"SELECT {text}").expressions
+        return found
+    tree = parse_fragment(f"SELECT 1 {word} {text}")
+    if word == "FROM":
+        return [tree.args["from_"].this, *(tree.args.get("joins") or [])]
+    return [part for part in list_children(tree) if not isinstance(part, exp.Literal)]
 
 
 class _Source(NamedTuple):

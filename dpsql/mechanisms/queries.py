@@ -13,6 +13,19 @@ from functools import cached_property
 from dpsql.late_dataclass import dataclass
 
 
+class QueryText(str):
+    """A query's text, with the query that it was written from."""
+
+    query: Query
+
+    @classmethod
+    def of(cls, query: Query, text: str) -> QueryText:
+        """Return a text of a query."""
+        made = cls(text)
+        made.query = query
+        return made
+
+
 @dataclass(frozen=True)
 class As:
     """An expression or a relation under another name."""
@@ -84,26 +97,27 @@ class Select:
     with_: Mapping[str, Query | str] = field(default_factory=dict, hash=False)
 
     @cached_property
-    def sql(self) -> str:
+    def sql(self) -> QueryText:
         """The query's text."""
         text = ", ".join([f"{name} AS ({query})" for name, query in self.with_.items()])
         text = f"WITH {text} " if text else ""
         text += f"SELECT{' DISTINCT' if self.distinct else ''} {_join(', ', self.columns)}"
-        for word, between, parts in (
-            ("FROM", "", self.source),
-            ("WHERE", " AND ", self.where),
-            ("GROUP BY", ", ", self.group),
-            ("HAVING", "", self.having),
-            ("QUALIFY", " AND ", self.qualify),
-            ("ORDER BY", ", ", self.order),
-            ("LIMIT", "", self.limit),
-            ("OFFSET", "", self.offset),
-        ):
-            if parts is None or parts == "" or parts == ():
-                continue
-            if joined := _join(between, parts):
-                text += f" {word} {joined}"
-        return text
+        text += f" FROM {self.source}" if self.source != "" else ""
+        return QueryText.of(self, " ".join([text, *(f"{word} {clause}" for word, clause in self.clauses)]))
+
+    @property
+    def clauses(self) -> list[tuple[str, str]]:
+        """The words and the texts of the clauses after FROM, in order."""
+        whole = (
+            ("WHERE", _join(" AND ", self.where)),
+            ("GROUP BY", _join(", ", self.group)),
+            ("HAVING", self.having),
+            ("QUALIFY", _join(" AND ", self.qualify)),
+            ("ORDER BY", _join(", ", self.order)),
+            ("LIMIT", "" if self.limit is None else str(self.limit)),
+            ("OFFSET", "" if self.offset is None else str(self.offset)),
+        )
+        return [(word, text) for word, text in whole if text]
 
     def __str__(self) -> str:
         return self.sql
@@ -117,9 +131,9 @@ class Union:
     distinct: bool = False
 
     @property
-    def sql(self) -> str:
+    def sql(self) -> QueryText:
         """The query's text."""
-        return (" UNION " if self.distinct else " UNION ALL ").join(map(str, self.parts))
+        return QueryText.of(self, (" UNION " if self.distinct else " UNION ALL ").join(map(str, self.parts)))
 
     def __str__(self) -> str:
         return self.sql
