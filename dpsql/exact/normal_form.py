@@ -127,7 +127,10 @@ class TreeBuilder:
             (tree,) = self.fragment("", query)
             return tree
         if isinstance(query, Union):
-            return self.union(query)
+            whole, *others = map(self.query, query.parts)
+            for other in others:
+                whole = exp.Union(this=whole, expression=other, distinct=query.distinct)
+            return whole
         named = [
             exp.CTE(this=self.query(inner), alias=exp.TableAlias(this=exp.to_identifier(name)))
             for name, inner in query.with_.items()
@@ -146,15 +149,6 @@ class TreeBuilder:
             (clause,) = self.fragment(word, text)
             made.set(clause.key, clause)
         return made
-
-    def union(self, union: Union) -> exp.Expr:
-        """Return the tree of a UNION."""
-        if any(isinstance(part, Union) or part.with_ or part.order or part.limit for part in union.parts):
-            return self.query(str(union))
-        first, *others = map(self.query, union.parts)
-        for other in others:
-            first = exp.Union(this=first, expression=other, distinct=union.distinct)
-        return first
 
     def item(self, item: str | As) -> list[exp.Expr]:
         """Return the trees of an item of a SELECT, which may be a list of columns."""
