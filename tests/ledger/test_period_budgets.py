@@ -71,6 +71,11 @@ def left(ledger: Ledger) -> dict[str, Fraction]:
     return {state.period: state.left_epsilon for state in ledger.state().stretches}
 
 
+def say_left(ledger: Ledger, *texts: str) -> str:
+    """Return what is left in some months, and where, as a cost line says it."""
+    return ledger.say_left(date_event(TENTH, months(*texts))).removeprefix("ε=").replace(" of ε=1 left", "")
+
+
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     return Ledger.open(tmp_path / "l.ledger", policy_of("basic"), "data")
@@ -85,7 +90,9 @@ def test_each_period_has_a_budget_of_its_own(ledger: Ledger) -> None:
         "2024-01 to 2024-02": whole, "2024-03": 0, "2024-04": whole, "2024-05": half, "2024-06": whole, "2024-07": half,
         "2024-08 to 2024-12": whole,
     }  # fmt: skip
-    assert ledger.state().sentence == "ε=0 of ε=1 left in 2024-03"
+    assert ledger.state().sentence == ledger.say_left() == "ε=0 of ε=1 left in 2024-03"
+    asked = [say_left(ledger, *texts) for texts in (("05",), ("05", "07"), ("04 to 2024-05",), ("11",))]
+    assert asked == ["0.5 in 2024-05", "0.5 in 2024-05 and 2024-07", "0.5 in 2024-05", "1 in 2024-11"]
     names, rows = list_budget(ledger.state())
     assert (names[0], [row[0] for row in rows]) == ("period", [*left(ledger)])
 
@@ -332,6 +339,7 @@ def test_a_ledger_of_many_periods_is_opened_without_their_sums(
     with Ledger.open(path, policy, "data") as ledger:
         assert not read
         ask(ledger, TENTH, ((first + 7, first + 8),))
+        assert ledger.say_left(date_event(TENTH, ((first + 7, first + 8),))).endswith(" left in 2024-01-08")
         assert len(read) == 1
         left = [s.left_epsilon for s in ledger.state().stretches]
         assert len(left) == len(sums) == 33
