@@ -131,7 +131,6 @@ class Case:
         keys: how many columns say which row it is.
         relative: whether errors are in parts of the truth.
         median: as of :class:`Found`.
-        earlier: the statement that figure is of, where that was another; ``earlier_policy`` likewise.
         draws: releases in the long form, and in the short one (0: left out there).
     """
 
@@ -143,8 +142,6 @@ class Case:
     keys: int = 0
     relative: bool = False
     median: bool = False
-    earlier: str | None = None
-    earlier_policy: str | None = None
     draws: tuple[int, int] = (200, 0)
     version: str = BEFORE
     peers: str = ""
@@ -160,15 +157,13 @@ class Case:
             con.execute(self.data)
             return self.best(con)
 
-    def measure(self, draws: int, earlier: bool = False) -> Found:
+    def measure(self, draws: int) -> Found:
         """Release so often, and return by how much each release is off, on average over its numbers."""
-        policy = POLICY + ((self.earlier_policy if earlier else None) or self.policy)
-        statement = (self.earlier if earlier else None) or self.statement
         with duckdb.connect() as con:
             con.execute(self.data)
             truth = self._read(con.sql(self.truth).fetchall())
-            with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
-                released = (session.sql(statement, fresh=True).fetchall() for _ in range(draws))
+            with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY + self.policy)) as session:
+                released = (session.sql(self.statement, fresh=True).fetchall() for _ in range(draws))
                 return Found([self._compare(self._read(rows), truth) for rows in released], self.median)
 
     def _read(self, rows: Rows) -> dict[tuple[object, ...], list[float]]:

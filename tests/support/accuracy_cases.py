@@ -1,24 +1,19 @@
-"""The cases of the table of accuracy, with their figures of record.
-
-    python -m tests.support.accuracy_cases FILE       writes these figures, by the dpsql that Python finds
+"""The cases of the table of accuracy.
 
 The tables are made of hashes, so they are the same in every run; noise is the product's own.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.privacy.conversions import gaussian_mu
-from tests.support.accuracy import Case, write
+from tests.support.accuracy import Case
 from tests.support.adult import ADULT_AGES
 
 EVEN = (
@@ -71,8 +66,6 @@ privacy_unit = "u"
 k = { values = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9] }
 """
 TEN_KEYS_CAPPED = TEN_KEYS.replace('"u"', '"u"\nmax_rows_per_group = 4\nmax_groups = 3')
-EARLIER_CAPPED = TEN_KEYS.replace('"u"', '"u"\nmax_rows = 4\nmax_groups = 3')
-"""The same caps in versions where ``max_rows`` was a cap on the rows in one group."""
 BOTH = "max_rows_contributed = AUTO, max_groups_contributed = AUTO"
 COUNTS = "SELECT k, COUNT(*) FROM t GROUP BY k"
 PEERS = "OpenDP 0.60, PipelineDP 0.60, SmartNoise 0.41, Qrlew 0.17"
@@ -125,25 +118,24 @@ CAPS = [
         Case(
             f"ten public keys, {tails} tails, caps found: mean relative error",
             data, TEN_KEYS, private(f"epsilon = 1, {BOTH}", COUNTS), COUNTS, keys=1, relative=True,
-            earlier=private("epsilon = 1", COUNTS), earlier_policy=EARLIER_CAPPED, draws=(8, 0), peers=PEERS, most=most,
-            best=find_best_cap,
+            draws=(8, 0), peers=PEERS, most=most, best=find_best_cap,
         )
         for tails, data, most in (("heavy", HEAVY, 0.02), ("heavier", HEAVIER, None))
     ),
     Case(
         "ten public keys, 11 rows a unit, caps found: mean relative error",
         MILLION, TEN_KEYS, private(f"epsilon = 1, {BOTH}", COUNTS), COUNTS, keys=1, relative=True,
-        earlier=private("epsilon = 1", COUNTS), earlier_policy=EARLIER_CAPPED, draws=(8, 0), peers=PEERS, most=0.02,
+        draws=(8, 0), peers=PEERS, most=0.02,
     ),
     Case(
         "ten public keys, 11 rows a unit, the policy's caps (4 rows of 3 groups), rows in all found",
         MILLION, TEN_KEYS_CAPPED, private("epsilon = 1, max_rows_contributed = AUTO", COUNTS), COUNTS, keys=1,
-        relative=True, earlier=private("epsilon = 1", COUNTS), earlier_policy=EARLIER_CAPPED, draws=(5, 0), peers=PEERS,
+        relative=True, draws=(5, 0), peers=PEERS,
     ),
     Case(
         "ten public keys, 11 rows a unit, 4 rows of 3 groups: mean relative error",
         MILLION, TEN_KEYS_CAPPED, private("epsilon = 1", COUNTS), COUNTS, keys=1, relative=True,
-        earlier_policy=EARLIER_CAPPED, draws=(5, 0), peers=PEERS,
+        draws=(5, 0), peers=PEERS,
     ),
 ]  # fmt: skip
 GAUSSIAN = "epsilon = 1, delta = 1e-6, noise = GAUSSIAN"
@@ -177,11 +169,9 @@ ESTIMATES = [
     on_even("COUNT(DISTINCT): mean absolute error", "SELECT COUNT(DISTINCT y) FROM t", ONE),
     on_even(
         "MEDIAN in [0, 100], ε = 1 without its interval: mean absolute error", MEDIAN, ONE_AND_ENDS,
-        earlier=private(ONE, MEDIAN),
     ),
     on_even(
         "three quantiles in [0, 100], ε = 1 without their intervals: mean absolute error", QUARTILES, ONE_AND_ENDS,
-        earlier=private(ONE, QUARTILES),
     ),
 ]  # fmt: skip
 SETS = [
@@ -239,17 +229,3 @@ QUANTILES = [
     for call, shown in (("MEDIAN", "MEDIAN(x)"), ("two quartiles", "QUANTILE_CONT(x, 0.25), QUANTILE_CONT(x, 0.75)"))
 ]  # fmt: skip
 CASES = [*CAPS, *JOINT, *AUTO_NOISE, *ESTIMATES, *SETS, *ADULTS, *QUANTILES]
-
-
-def main(place: str) -> None:
-    """Write the figures of record, as this version has them: of each the figure, and its standard error."""
-    figures = {}
-    for case in CASES:
-        found = case.measure(case.draws[0] * (4 if case.data == EVEN else 1), earlier=True)
-        figures[case.name] = (found.error, found.chance)
-        print(f"{write(found.error):>8} ± {write(found.chance)}  {case.name}", flush=True)
-    Path(place).write_text(json.dumps(figures, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
