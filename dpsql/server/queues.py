@@ -67,7 +67,7 @@ class Edition:
     @property
     def limits(self) -> RequestLimits:
         """The limits of a request."""
-        return RequestLimits.of(self.policy.server)
+        return RequestLimits(self.policy.server)
 
     @property
     def grid(self) -> AnswerTimes:

@@ -16,13 +16,9 @@ from __future__ import annotations
 import enum
 import threading
 import time
-from typing import TYPE_CHECKING
 
 from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import ServerRules
-
-if TYPE_CHECKING:
-    from dpsql.server.analyst_tokens import Identity
 
 FAILED = "the server could not do this, and withholds the reason."
 ANOTHERS_TOKEN = "the token and the certificate belong to different analysts."
@@ -53,26 +49,6 @@ class RightError(Refused):
     def is_final(self) -> bool:
         """Whether the session ends; otherwise it may ask again later."""
         return self.lapse in (Lapse.ENDED, Lapse.NO_SHARE)
-
-
-def check_right(held: Identity | None, has_share: bool, mark: str, letting_go: bool = False) -> None:
-    """Check that a right is valid now.
-
-    Args:
-        held: the holder of the analyst's present token; None if there is no valid one.
-        has_share: whether the policy gives the analyst a share.
-        mark: the mark of the token that the right came with.
-        letting_go: whether the request only closes or stops something, which a pause allows.
-
-    Raises:
-        RightError: the right isn't valid.
-    """
-    if held is None or held.mark != mark:
-        raise RightError(Lapse.ENDED)
-    if not has_share:
-        raise RightError(Lapse.NO_SHARE)
-    if held.paused and not letting_go:
-        raise RightError(Lapse.PAUSED)
 
 
 BODY_OVERHEAD = 64 << 10
@@ -110,22 +86,16 @@ class RequestRate:
 class RequestLimits:
     """The limits of one request.
 
-    >>> RequestLimits.of(ServerRules(max_statement_bytes=10, max_parameter_bytes=5)).explain_body(100_000)
+    >>> RequestLimits(ServerRules(max_statement_bytes=10, max_parameter_bytes=5)).explain_body(100_000)
     'the request has 100,000 bytes; the server takes 65,551.'
     """
 
-    statement_bytes: int
-    parameter_bytes: int
-
-    @classmethod
-    def of(cls, rules: ServerRules) -> RequestLimits:
-        """Return the limits of a policy."""
-        return cls(rules.max_statement_bytes, rules.max_parameter_bytes)
+    rules: ServerRules
 
     @property
     def body_bytes(self) -> int:
         """The most bytes of a request."""
-        return self.statement_bytes + self.parameter_bytes + BODY_OVERHEAD
+        return self.rules.max_statement_bytes + self.rules.max_parameter_bytes + BODY_OVERHEAD
 
     def explain_body(self, size: int) -> str:
         """Return why a request is too large to be read; empty if it isn't."""
@@ -139,8 +109,8 @@ class RequestLimits:
             texts: bytes of its statements.
             rest: bytes of everything else, mainly parameters.
         """
-        if texts > self.statement_bytes:
-            return f"the statement has {texts:,} bytes; the owner allows {self.statement_bytes:,}."
-        if rest > self.parameter_bytes + BODY_OVERHEAD:
-            return f"the parameters have {rest:,} bytes; the owner allows {self.parameter_bytes:,}."
+        if texts > self.rules.max_statement_bytes:
+            return f"the statement has {texts:,} bytes; the owner allows {self.rules.max_statement_bytes:,}."
+        if rest > self.rules.max_parameter_bytes + BODY_OVERHEAD:
+            return f"the parameters have {rest:,} bytes; the owner allows {self.rules.max_parameter_bytes:,}."
         return ""

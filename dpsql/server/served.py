@@ -29,7 +29,7 @@ from dpsql.server.analyst_tokens import Identity, TokenFile, TokenReader, TokenR
 from dpsql.server.event_log import EventLog
 from dpsql.server.isolation import MemoryGroups, list_readable
 from dpsql.server.queues import AnalystQueue, Edition, SessionRecord
-from dpsql.server.rights import Lapse, RightError, check_right
+from dpsql.server.rights import Lapse, RightError
 from dpsql.server.worker_process import WorkerPool, WorkerSetup, write_import_path
 
 _T = TypeVar("_T")
@@ -234,8 +234,13 @@ class ServedPolicy:
         Raises:
             RightError: the analyst has none.
         """
-        has_share = self.policy.find_analyst(name) is not None
-        check_right(self.find_holder(name), has_share, mark, letting_go)
+        held = self.find_holder(name)
+        if held is None or held.mark != mark:
+            raise RightError(Lapse.ENDED)
+        if self.policy.find_analyst(name) is None:
+            raise RightError(Lapse.NO_SHARE)
+        if held.paused and not letting_go:
+            raise RightError(Lapse.PAUSED)
 
     def find_queue(self, name: str) -> AnalystQueue | None:
         """Return an analyst's queue; None if the policy gives them no share."""

@@ -196,8 +196,8 @@ class AnalystWorker:
 
     def _refuse_large(self, body: bytes) -> Message | None:
         """Return an error if a client's message is larger than the owner allows."""
-        limits = RequestLimits.of(self.policy.server)
-        if len(body) <= min(limits.statement_bytes, limits.parameter_bytes):
+        limits = RequestLimits(self.policy.server)
+        if len(body) <= min(limits.rules.max_statement_bytes, limits.rules.max_parameter_bytes):
             return None
         try:
             head = decode(body).head

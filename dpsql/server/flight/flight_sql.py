@@ -472,7 +472,7 @@ class FlightSqlService:
         if name != "CommandPreparedStatementQuery":
             self._refuse_update(caller, context, name, command)
         held = self._read_statement(command)
-        bound = read_parameters(reader, caller.queue.edition.limits.parameter_bytes)
+        bound = read_parameters(reader, caller.queue.edition.policy.server.max_parameter_bytes)
         handle = StatementHandle(held.text, bound).write()
         reply = make_message("DoPutPreparedStatementResult", prepared_statement_handle=handle)
         writer.write(pa.py_buffer(reply.SerializeToString()))

@@ -242,8 +242,7 @@ class PostgresConnection:
         """The milliseconds after which a request is stopped; 0 for none."""
         rules = self._queue.edition.policy.server
         self._idle = 60.0 * rules.max_idle_minutes
-        limits = self._queue.edition.limits
-        most = limits.statement_bytes + limits.parameter_bytes + 4 * (1 << 14)
+        most = rules.max_statement_bytes + rules.max_parameter_bytes + 4 * (1 << 14)
         self._sizes = dict.fromkeys((b"Q", b"P", b"B"), most) | dict.fromkeys((b"D", b"E", b"C"), 1 << 12)
         self._sizes |= dict.fromkeys((b"H", b"S", b"X", b"c"), 1 << 4) | dict.fromkeys((b"F", b"d"), 1 << 16)
         self._sizes[b"f"] = 1 << 12
