@@ -313,9 +313,11 @@ def parse_result(message: Message) -> Result:
         sound = len(ends) == 2 * len(measured) and all(_is_end(end.type) for end in ends)
         if not sound or len(set(measured)) < len(measured) or not set(measured) <= set(columns):
             raise ValueError
+        if columns and table.num_rows != get_field(head, "rows", int):  # Arrow keeps none without columns
+            raise ValueError
         event = head.get("event")
         return Result(
-            _check_rows(pa.Table.from_arrays(table.columns[: len(columns)], names=columns), head),
+            pa.Table.from_arrays(table.columns[: len(columns)], names=columns),
             intervals={name: (ends[2 * i], ends[2 * i + 1]) for i, name in enumerate(measured)},
             loss=get_field(head, "loss", str),
             event=None if event is None else read_as(Event, event),
@@ -358,13 +360,6 @@ def _check_array(array: pa.Array) -> None:
             _check_array(one)
     elif not pa.types.is_decimal(kind):
         array.validate(full=True)
-
-
-def _check_rows(table: pa.Table, head: dict[str, object]) -> pa.Table:
-    """Check the number of rows; Arrow keeps none for a table without columns."""
-    if table.num_columns and table.num_rows != get_field(head, "rows", int):
-        raise ValueError
-    return table
 
 
 def _texts(head: Head, name: str) -> list[str]:

@@ -79,10 +79,6 @@ _FAILED_HINT = "SHOW LEDGER says whether it was charged."
 _GONE = "run its cell again: stored answers are free."
 
 
-def _ignore(error: BaseException) -> None:
-    pass
-
-
 class ClientSession:
     """A client's session in its worker: dpsql's own session, the results that the client may refer to, and the journal."""
 
@@ -104,7 +100,7 @@ class ClientSession:
         operation: str,
         body: bytes,
         touch: Callable[[], None] = lambda: None,
-        report: Callable[[BaseException], None] = _ignore,
+        report: Callable[[BaseException], None] = lambda error: None,
     ) -> Iterator[bytes]:
         """Answer one message of the client. The last message is ``end`` or ``error``; no exception leaves.
 

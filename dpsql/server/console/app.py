@@ -206,7 +206,9 @@ class LedgerView:
         with self._lock:
             ledger = self.open()
             policy = ledger.policy
-            tokens = {record.name: record for record in self._load_tokens()}
+            tokens: dict[str, TokenRecord] = {}
+            with suppress(PolicyError):
+                tokens = {record.name: record for record in self._tokens.list()}
             counted = {queue["analyst"]: queue for queue in queues}
             known = list(policy.analysts) if policy is not None else []
             shares = self._find_shares(ledger, known)
@@ -223,11 +225,6 @@ class LedgerView:
                 for name in dict.fromkeys([*known, *tokens, *counted, *self._who])
                 for numbers in [self._who.get(name, Numbers())]
             ]
-
-    def _load_tokens(self) -> list[TokenRecord]:
-        with suppress(PolicyError):
-            return self._tokens.list()
-        return []
 
     def _find_shares(self, ledger: Ledger, names: list[str]) -> dict[str, BudgetState]:
         row = ledger.last_row

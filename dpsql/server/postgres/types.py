@@ -176,24 +176,15 @@ def read_values(column: pa.ChunkedArray) -> list[Any]:
             column.cast(pa.int64() if kind.bit_width == 64 else pa.int32()).to_pylist(), kind.unit
         )
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return _read_lists(column)
+        if find_arrow_type(kind).kind == JSON:  # which needs nested lists as Python's
+            return list(column.to_pylist())
+        return [read_values(pa.chunked_array([item.values])) if item.is_valid else None for item in column]
     return list(column.to_pylist())
 
 
 def _count_micros(counts: Sequence[int | None], unit: str) -> list[int | None]:
     factor, divisor = {"s": (10**6, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}[unit]
     return [None if count is None else count * factor // divisor for count in counts]
-
-
-def _read_lists(column: pa.ChunkedArray) -> list[Any]:
-    """Return lists whose items are read as those of a column; JSON needs nested ones as Python's."""
-    if find_arrow_type(column.type).kind == JSON:
-        return list(column.to_pylist())
-    return [None if item is None else read_values(pa.chunked_array([item])) for item in _list_items(column)]
-
-
-def _list_items(column: pa.ChunkedArray) -> list[Any]:
-    return [scalar.values if scalar.is_valid else None for scalar in column]
 
 
 Encoder = Callable[[Any], bytes]
