@@ -474,7 +474,7 @@ class NoisyBlock(AggregatingBlock):
         aggregation = Aggregation(*shared, unit_parts=by_unit)
         return Together(aggregation, parts) if parts else aggregation
 
-    def _list_parts(self, dealt: list[tuple[Aggregate, Fraction]]) -> tuple[Part, ...]:
+    def _list_parts(self, dealt: Sequence[tuple[Aggregate, Fraction]]) -> tuple[Part, ...]:
         """Return the mechanisms of aggregates with exact queries of their own."""
         exact, own = self.exact, (a.part(epsilon) for a, epsilon in dealt if a.part is not None)
         quantiles = quantile_parts(exact, exact.names, dealt, self.per_unit_groups, self.confidence)
