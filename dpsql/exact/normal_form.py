@@ -175,21 +175,11 @@ class TreeBuilder:
 
     def fragment(self, word: str, text: str) -> list[exp.Expr]:
         """Return the trees of the parts of a clause."""
-        shape, values = strip_values.__wrapped__(text)
-        names = {f"value{place}": f"value{self.values + place}" for place in range(len(values))}
-        self.values += len(values)
-        known: dict[str, str] = {}
-
-        def generalise(found: re.Match[str]) -> str:
-            name = found["quoted"] or found["bare"]
-            if name is None:
-                return found[0]
-            if name not in known:
-                known[name] = f"n{len(known)}"
-                names[known[name]] = name
-            return f'"{known[name]}"' if found["quoted"] else known[name]
-
-        trees = [copy_tree(tree) for tree in _parse_parts(word, _NUMBERED.sub(generalise, shape))]
+        form, names, values = _find_form(word, text)
+        trees = [copy_tree(tree) for tree in form]
+        if values:
+            names = {**names, **{f"value{i}": f"value{self.values + i}" for i in range(values)}}
+            self.values += values
         for tree in trees if names else ():
             for node in list_nodes(tree):
                 if isinstance(node, exp.Identifier | exp.Placeholder):
@@ -206,6 +196,23 @@ _MAY_JOIN = re.compile(r"\A(?!\().* JOIN ", re.DOTALL)
 """A relation without parentheses around it that may be several."""
 MAX_FRAGMENTS = 2000
 """Cached trees of the forms of expressions."""
+
+
+@lru_cache(maxsize=MAX_FRAGMENTS)
+def _find_form(word: str, text: str) -> tuple[list[exp.Expr], dict[str, str], int]:
+    """Return the trees of the parts of a clause in general names, the names that these stand for, and its number of values."""
+    shape, values = strip_values.__wrapped__(text)
+    known: dict[str, str] = {}
+
+    def generalise(found: re.Match[str]) -> str:
+        name = found["quoted"] or found["bare"]
+        if name is None:
+            return found[0]
+        general = known.setdefault(name, f"n{len(known)}")
+        return f'"{general}"' if found["quoted"] else general
+
+    trees = _parse_parts(word, _NUMBERED.sub(generalise, shape))
+    return trees, {general: name for name, general in known.items()}, len(values)
 
 
 @lru_cache(maxsize=MAX_FRAGMENTS)
