@@ -299,10 +299,10 @@ def test_results_round_trip(result: Result) -> None:
 def test_messages_follow_one_another() -> None:
     messages = [wire.write_result(result) for result in RESULTS]
     data = b"".join(map(encode, messages))
-    assert wire.decode_all(data) == messages
+    assert list(wire.decode_all(data)) == messages
     for wrong in (data[:-1], data[1:], data + b"x"):
         with pytest.raises(WireError):
-            wire.decode_all(wrong)
+            list(wire.decode_all(wrong))
     with pytest.raises(WireError, match="length"):
         decode(data)
 

@@ -119,19 +119,19 @@ def encode_head(head: Head) -> bytes:
 
 def decode(data: bytes | memoryview) -> Message:
     """Parse the bytes of one message; WireError if they are anything else."""
-    found = decode_all(data)
+    found = list(itertools.islice(decode_all(data), 2))
     if len(found) != 1:
         raise WireError("a message of the wrong length arrived.")
     return found[0]
 
 
-def decode_all(data: bytes | memoryview) -> list[Message]:
-    """Parse the bytes of messages that follow one another; WireError if they are anything else.
+def decode_all(data: bytes | memoryview) -> Iterator[Message]:
+    """Yield the messages that follow one another in some bytes; WireError if they are anything else.
 
     >>> [message.head["kind"] for message in decode_all(encode(Message({"kind": "value"})) + encode(Message({"kind": "end"})))]
     ['value', 'end']
     """
-    view, found = memoryview(data), list[Message]()
+    view = memoryview(data)
     while view:
         if len(view) < LENGTHS.size:
             raise WireError("a message of the wrong length arrived.")
@@ -139,9 +139,8 @@ def decode_all(data: bytes | memoryview) -> list[Message]:
         if length > MAX_HEAD or size > MAX_PAYLOAD or LENGTHS.size + length + size > len(view):
             raise WireError("a message of the wrong length arrived.")
         head, view = view[LENGTHS.size : LENGTHS.size + length], view[LENGTHS.size + length :]
-        found.append(Message(decode_head(bytes(head)), bytes(view[:size])))
+        yield Message(decode_head(bytes(head)), bytes(view[:size]))
         view = view[size:]
-    return found
 
 
 def decode_head(data: bytes) -> dict[str, Any]:
