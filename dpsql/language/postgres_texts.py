@@ -163,7 +163,7 @@ def _write_array(held: exp.Expr, kind: exp.Expr | None) -> exp.Expr:
 
 
 def spell_clocks(tokens: Sequence[Token]) -> list[Token]:
-    """Return tokens in which the time of ``INTERVAL '3 days 02:00:00'`` is a number of microseconds; sqlglot drops a time.
+    """Write the time of ``INTERVAL '3 days 02:00:00'`` as microseconds, and return the tokens; sqlglot drops a time.
 
     Raises:
         ParseError: sqlglot would drop another part.

@@ -3,7 +3,7 @@
 The policy alone gives the tables of catalogs, schemas, tables and keys. A policy is a catalog with its file's name. It has one
 schema without a name, since the language has no schemas, and there are no keys. SqlInfo is about dpsql and its language, never
 about data; the protocol defines the numbers and types of its facts. Statements go to the analyst's worker, as from dpsql's own
-client.
+client. This module stands apart from :mod:`dpsql.server.flight.front`, which authenticates, and serves clients without protobuf.
 """
 
 from __future__ import annotations
