@@ -29,9 +29,9 @@ from dpsql.exact.normal_form import (
 )
 from dpsql.language.dialect import list_nodes, parse_fragment, to_sql
 from dpsql.late_dataclass import dataclass
-from dpsql.lock.casts import Plan
 from dpsql.lock.check import Serialise
 from dpsql.lock.lock import Lock, ShapedText, columns_of
+from dpsql.lock.totality import Plan
 from dpsql.mechanisms.base import ClaimedText, Operator, Prove, fill_parameters, list_claims
 from dpsql.policy.model import Policy, Table, fold
 from dpsql.privacy.periods import Days

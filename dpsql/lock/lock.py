@@ -20,8 +20,8 @@ from dpsql.binding.relations.catalog import Catalog
 from dpsql.errors import PolicyError
 from dpsql.late_dataclass import dataclass
 from dpsql.lock import tree
-from dpsql.lock.casts import Node, Plan, list_wide_outputs, prove_casts
 from dpsql.lock.check import Serialise, check, check_pattern, check_tree
+from dpsql.lock.totality import NARROW, Node, Plan, list_wide_outputs, prove_total
 from dpsql.lock.tree import Base, Hop, Known, Lent, Unproved, refuse
 from dpsql.mechanisms.base import ClaimedText, LentTotals, PackingClaim, PublicClaim, RouteClaim
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
@@ -68,20 +68,24 @@ class ShapedText:
         return tuple(_say_type(kind) if kind in bound else kind for kind in small)
 
     def list_ranges(self) -> tuple[str, ...]:
-        """Return the values reduced to the parts that decide the engine's casts: integers of one length and type are alike.
+        """Return the values reduced to the parts that decide the proof of totality, which takes small integers for any of as
+        many digits: equal integers, and integers of one length and type, are alike.
 
-        >>> ShapedText("", ("7", "99", "200", "300", "12.5", "'x'")).list_ranges()
-        ('1:0', '2:0', '3:1', '3:2', '12.5', "'x'")
+        >>> ShapedText("", ("7", "99", "200", "300", "12.5", "'x'", "007", "99")).list_ranges()
+        ('1:0:0', '2:0:1', '3:1:2', '3:2:3', '12.5', "'x'", '007', '2:0:1')
         """
+        first: dict[str, int] = {}
         return tuple(
-            f"{len(value)}:{bisect_left(_MOST, int(value))}" if _SMALL.fullmatch(value) else value
-            for value in self.values
+            f"{len(value)}:{bisect_left(NARROW, int(value))}:{first.setdefault(value, place)}"
+            if _SHORT.fullmatch(value)
+            else value
+            for place, value in enumerate(self.values)
         )
 
 
-_MOST = (127, 255, 32_767, 65_535)
-"""The largest integers of the 8-bit and 16-bit types."""
 _SMALL = re.compile(r"[0-9]{1,9}")
+_SHORT = re.compile(r"0|[1-9][0-9]{0,8}")
+"""Integers as a plan shows them."""
 _DECIMAL = re.compile(r"(0|[1-9][0-9]*|)\.([0-9]*)")
 
 
@@ -275,10 +279,14 @@ class Lock:
             late: whether an operator wrote it while running. Then Python reads its outputs, and integers of any size fit.
             read: names and types of all columns passed with it, a part of the cache key; None to cache nothing.
         """
-        place = (shaped.shape, shaped.list_ranges(), read)
-        outputs = self._outputs.get(place) if read is not None else None
+        place: tuple[object, ...] = (shaped.shape, shaped.list_ranges(), read)
+        exact = (shaped.shape, shaped.values, read)
+        outputs = self._outputs.get(place, self._outputs.get(exact)) if read is not None else None
         if outputs is None:
-            outputs = prove_casts(text, plan)
+            try:
+                outputs = prove_total(text, plan)
+            except Unproved:
+                place, outputs = exact, prove_total(text, plan, exact=True)
             if len(self._outputs) >= MAX_PROVED:
                 self._outputs.clear()
             if read is not None:

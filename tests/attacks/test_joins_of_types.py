@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from dpsql.lock.tree import Unproved
-from tests.support.casts import prove
+from tests.support.totality import prove
 
 TYPES = {
     "INTERVAL": "to_days(CAST(i AS INTEGER))",

@@ -11,7 +11,14 @@ from dpsql.lock.lock import Lock, ShapedText
 from dpsql.lock.tree import Unproved
 from dpsql.mechanisms.base import Claim, ClaimedText, PublicClaim
 
-WIDE = json.dumps({"plans": [{"expressions": [{"alias": "p0", "return_type": {"id": "HUGEINT"}}]}]})
+OUTPUT = {
+    "expression_class": "BOUND_REF",
+    "type": "BOUND_REF",
+    "alias": "p0",
+    "return_type": {"id": "HUGEINT"},
+    "index": 0,
+}
+WIDE = json.dumps({"plans": [{"type": "LOGICAL_PROJECTION", "expressions": [OUTPUT]}]})
 TEXT = 'SELECT "r1"."c0" AS "p0" FROM "lent1" AS "r1"'
 CLAIMS = get_args(Claim)
 """The kinds of claims: one that is new is refused here until its outputs are proved."""

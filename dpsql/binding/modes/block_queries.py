@@ -33,7 +33,7 @@ from dpsql.binding.relations.fan_out import floor_root, max_unit_rows
 from dpsql.binding.relations.relation import Field, From, Names, Relation, column, column_name, fold
 from dpsql.binding.relations.unit_rows import SORTED_ROWS, cut_unit_rows, find_unit_holder, has_whole_unit
 from dpsql.binding.values import total_expressions
-from dpsql.binding.values.coercion import refuse_order
+from dpsql.binding.values.coercion import refuse_order, write_as_text
 from dpsql.binding.values.declared_values import Declared, check_released, list_values
 from dpsql.binding.values.fixed_point import unify_zeros
 from dpsql.binding.values.sql_types import BIGINT, BOOLEAN, DOUBLE, TEXT, Type, Typed, make_cast
@@ -523,9 +523,9 @@ class PerBlockQuery:
             if kind is None or (self._names is not None and fold(f.name) not in self._names):
                 continue
             name = exp.column(f.name, quoted=True)
-            sql = to_sql(unify_zeros(f.typed).node)  # ties have no order to sort by
+            shown = unify_zeros(f.typed)  # ties have no order to sort by
             back = kind == f.typed.type.sql
-            items.append(As(sql if back else f"CAST({sql} AS VARCHAR)", column_name(len(columns))))
+            items.append(As(to_sql(shown.node if back else write_as_text(shown)), column_name(len(columns))))
             kept.append(exp.alias_(name if back else make_cast(name, f.typed.type), f.name, quoted=True))
             columns.append((f.name, kind))
         if not columns:  # only the existence of rows matters

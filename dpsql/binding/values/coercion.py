@@ -652,7 +652,7 @@ def convert(inner: Typed, kind: Type) -> Typed:
     if inner.type == kind:
         return inner
     if kind.kind == "TEXT":
-        return replace(Typed.made_of(_write_as_text(inner), TEXT, (inner,)), length=length_of(inner))
+        return replace(Typed.made_of(write_as_text(inner), TEXT, (inner,)), length=length_of(inner))
     bounds, reach = inner.bounds, inner.reach
     if inner.type.kind == "BOOLEAN" and kind.numeric:
         bounds = reach = Bounds(Fraction(0), Fraction(1))
@@ -691,7 +691,7 @@ _SHOWABLE = {"TIMESTAMP": ("-infinity", "infinity"), "TIME": ("00:00:00", "24:00
 """Files can contain times and timestamps outside these ranges; writing one as text ends the engine's process."""
 
 
-def _write_as_text(inner: Typed) -> exp.Expr:
+def write_as_text(inner: Typed) -> exp.Expr:
     """Return what DuckDB writes for a value."""
     if inner.type == TEXT:
         return inner.node

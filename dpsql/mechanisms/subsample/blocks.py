@@ -123,13 +123,13 @@ def write_block_number(
             DuckDB's hash of one such integer is a bijection that scatters every bit.
         hashed: ``unit`` is already DuckDB's hash of the unit.
 
-    Up to 256 blocks are numbered in one byte, by which DuckDB groups without a hash table: by the top bits if their
-    number is a power of two, else by the equal part of 2^64 that contains the hash (the last part is shorter).
+    Up to 256 blocks are numbered in one byte, by which DuckDB groups without a hash table: by the equal part of 2^64 that
+    contains the hash (the last part may be shorter).
 
     >>> write_block_number("u", 128)
-    'CAST(hash(xor(hash(u), $salt)) >> 57 AS UTINYINT)'
+    'CAST(hash(xor(hash(u), $salt)) // 144115188075855872 AS UTINYINT)'
     >>> write_block_number("u", 128, whole=True)
-    'CAST(hash(xor(CAST(u AS BIGINT), $salt)) >> 57 AS UTINYINT)'
+    'CAST(hash(xor(CAST(u AS BIGINT), $salt)) // 144115188075855872 AS UTINYINT)'
     >>> write_block_number("u", 100)
     'CAST(hash(xor(hash(u), $salt)) // 184467440737095517 AS UTINYINT)'
     >>> write_block_number("u", 1000)
@@ -141,10 +141,7 @@ def write_block_number(
     else:
         key = base.SALT if turn is None else f"hash(xor(hash({turn}), {base.SALT}))"
         mixed = f"hash(xor({unit if hashed else f'hash({unit})'}, {key}))"
-    bits = blocks.bit_length() - 1
-    if blocks == 1 << bits and 1 <= bits <= 8:
-        return f"CAST({mixed} >> {64 - bits} AS UTINYINT)"
-    if blocks < 256:
+    if 1 < blocks <= 256:
         return f"CAST({mixed} // {-(-(2**64) // blocks)} AS UTINYINT)"
     return f"CAST({mixed} % {blocks} AS INTEGER)"
 

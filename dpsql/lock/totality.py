@@ -1,0 +1,944 @@
+"""No value makes a text fail: casts, arithmetic, aggregates, calls inside TRY, joins, and types of outputs.
+
+Otherwise one person's row would decide how a statement ends. DuckDB's bound plan has every cast, also those that DuckDB adds,
+and the type of every expression. From the types, literals and clamps in it this module derives the range of each expression.
+
+* Sums, products and their like need a range that fits the type of their result, and so does a cast that isn't TRY_CAST. TRY
+  may contain one such operation: DuckDB 1.5 computes an operation that occurs twice once, outside of TRY.
+* No condition narrows a range: DuckDB may test conditions in any order, and compute other expressions before.
+* Functions that are not listed as total need TRY. It does not catch every error. DuckDB ends a query for a part that a time
+  or an interval has not, for a bucket whose width is not above zero, and for an escape of several characters, as soon as a
+  row has a value there. Such calls are refused by the types of their arguments.
+* DuckDB has no SEMI or ANTI join by an order of intervals, and says so only when there is a row to join.
+
+Outputs need a type that Arrow, Python and another DuckDB also have. Arrow represents 128-bit integers as decimals of 38
+digits. So an output of such a type must be proved to have at most 38 digits, and lists, structs and maps can't contain one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import math
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from fractions import Fraction
+from typing import Any
+
+from dpsql.late_dataclass import dataclass
+from dpsql.lock.expressions import lower, upper
+from dpsql.lock.facts import Number, Value, add, least, times
+from dpsql.lock.tree import RANGES, Unproved, refuse
+
+Node = Mapping[str, Any]
+"""A node or a type of DuckDB's plan."""
+_MOST = 10**38 - 1
+MOST_OF_ONE = 1 << 92
+"""The most that one row may add to a sum: over 2**34 rows it has at most 38 digits."""
+_WIDE = ("HUGEINT", "UHUGEINT")
+_EXPORTED = """
+BOOLEAN TINYINT SMALLINT INTEGER BIGINT UTINYINT USMALLINT UINTEGER UBIGINT FLOAT DOUBLE DECIMAL VARCHAR CHAR ENUM UUID DATE
+TIME TIMESTAMP TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS BLOB INTERVAL NULL SQLNULL
+"""
+_PLAIN = frozenset(_EXPORTED.split()) | {"TIMESTAMP WITH TIME ZONE"}
+"""Types whose every value can be exported. An interval's microseconds may overflow, which raises no error."""
+
+
+def fits_38_digits(value: Value) -> bool:
+    """Return whether an integer output has at most 38 digits: it is bounded, or a sum of bounded terms.
+
+    Public values always pass: if one fails, it fails whatever the private rows are.
+    """
+    if value.public or value.narrow or (value.most is not None and value.most <= _MOST):
+        return True
+    if not value.whole:
+        return False
+    if value.step is not None:
+        return max(-value.step[0], value.step[1]) <= MOST_OF_ONE
+    moves = (move for move in (value.weight, value.total) if move is not None)
+    return any(move <= MOST_OF_ONE for move in moves)
+
+
+def list_wide_outputs(outputs: Iterable[tuple[str, Node]]) -> frozenset[str]:
+    """Return the outputs that are 128-bit integers, which may have more than 38 digits.
+
+    Args:
+        outputs: names and types in DuckDB's plan.
+    """
+    wide = set()
+    for name, kind in outputs:
+        if kind.get("id") in _WIDE:
+            wide.add(name)
+        elif not _leaves(kind):
+            refuse(f"an output of the type {kind.get('id')}, whose values may have no way out")
+    return frozenset(wide)
+
+
+def _leaves(kind: Node) -> bool:
+    info = kind.get("type_info") or {}
+    if kind.get("id") in ("LIST", "ARRAY", "MAP"):
+        return _leaves(info.get("child_type") or {})
+    if kind.get("id") in ("STRUCT", "TUPLE"):
+        return all(_leaves(part["second"]) for part in info.get("child_types") or [{"second": {}}])
+    return kind.get("id") in _PLAIN
+
+
+Plan = Callable[[str], str]
+"""DuckDB's bound plan of a text as JSON, without optimizations."""
+
+_FLOATS = ("FLOAT", "DOUBLE")
+_WRITABLE = frozenset(("BOOLEAN", "UUID", "ENUM", "DATE", "INTERVAL", "DECIMAL", "CHAR", *_FLOATS, *RANGES))
+"""Types whose every value has a text. Times and timestamps out of range, which files may have, have none."""
+_NESTED = ("STRUCT", "TUPLE")
+
+
+def prove_total(text: str, plan: Plan, exact: bool = False) -> list[tuple[str, Node]]:
+    """Prove that no value of a column makes a text fail, and return the names and types of its outputs.
+
+    Args:
+        exact: whether the proof is for these constants alone. Otherwise it is for all texts whose small integers have as many
+            digits, see :meth:`ShapedText.list_ranges`.
+    """
+    try:
+        (root,) = json.loads(plan(f"SELECT * FROM ({text}) AS outputs"))["plans"]
+        outputs = [(str(item["alias"]), item["return_type"]) for item in root["expressions"]]
+        _Plan(exact).relation(root)
+    except (ValueError, LookupError, TypeError):
+        refuse("no plan of the text, or one of another shape")
+    return outputs
+
+
+# -- ranges -------------------------------------------------------------------------------------------------------------
+
+NARROW = (127, 128, 255, 32_767, 32_768, 65_535)
+"""The largest integers of the 8-bit and 16-bit types, by absolute value."""
+MOST_ROWS = 1 << 34
+"""The most rows of a relation: more than the engine reads within its limit of time."""
+Ends = tuple[Number, Number]
+Row = list["Range"] | None
+"""An operator's columns; None if only their types are known."""
+
+
+@dataclass(slots=True)
+class Range:
+    """The values of an expression, without NULL.
+
+    Args:
+        kind: its type in DuckDB's plan.
+        low, high: whole bounds. NaN is above all numbers, as in DuckDB's order, so a float with an upper bound is never NaN.
+        sure: whether it is never NULL.
+        symbol: its identity: equal expressions of equal columns have one.
+        only: a condition's symbol if it is NULL exactly where the condition is not true; -1 if more often than its symbol says.
+        guarded: whether it might fail for rows that a filter below it removes.
+        total: the most that the absolute values of all rows add up to, if it is known from those of the rows below.
+        unique: whether no two rows have the same value.
+    """
+
+    kind: Node
+    low: Number = None
+    high: Number = None
+    sure: bool = False
+    symbol: int = 0
+    only: int = 0
+    guarded: bool = False
+    total: Number = None
+    unique: bool = False
+
+    @property
+    def most(self) -> Number:
+        """Return the largest absolute value."""
+        return None if self.low is None or self.high is None else max(abs(self.low), abs(self.high))
+
+    @property
+    def whole(self) -> Number:
+        """Return the most that the absolute values of all rows add up to."""
+        return least(self.total, times(self.most, MOST_ROWS))
+
+    @property
+    def positive(self) -> bool:
+        """Return whether it is never below zero."""
+        return self.low is not None and self.low >= 0
+
+
+def _ends(kind: Node) -> Ends:
+    """Return the least and the greatest value of an integer type, or whole numbers around those of a decimal."""
+    if kind.get("id") == "DECIMAL":
+        most = 10 ** _digits(kind)[0]
+        return -most, most
+    return RANGES.get(str(kind.get("id")), (None, None))
+
+
+def _holds(kind: Node, low: Number, high: Number) -> bool:
+    """Return whether a type has all numbers, or days since the year 0, between two ends."""
+    name = kind.get("id")
+    least, most = (-_FARTHEST, _FARTHEST) if name == "DATE" else _ends(kind)
+    if least is None or most is None or low is None or high is None:
+        return name in _FLOATS
+    return least < low and high < most if name == "DECIMAL" else least <= low and high <= most
+
+
+def _minus(a: Range, b: Range) -> Ends:
+    return add(a.low, times(b.high, -1)), add(a.high, times(b.low, -1))
+
+
+def _product(a: Range, b: Range) -> Ends:
+    if a.positive and b.positive:
+        return times(a.low, b.low), times(a.high, b.high)
+    ends = [times(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
+    return lower(ends), upper(ends)
+
+
+def _quotient(a: Range, b: Range) -> Ends:
+    """Bound a quotient of integers, which is NULL for a divisor of zero, or of floats, which is infinite or NaN."""
+    if a.kind.get("id") in _FLOATS and (b.low is None or b.low <= 0):
+        return (0 if a.positive and b.positive else None), None
+    if not b.positive:
+        return times(a.most, -1), a.most
+    return _with_zero(*(None if end is None else end // (b.low or 1) for end in (a.low, a.high)))
+
+
+def _with_zero(low: Number, high: Number) -> Ends:
+    return lower((low, 0)), upper((high, 0))
+
+
+def _remainder(a: Range, b: Range) -> Ends:
+    most = least(a.most, b.most) if b.positive else a.most  # DuckDB 1.5 fails for the least integer and -1
+    return 0 if a.positive else times(most, -1), most
+
+
+def _shifted(a: Range, b: Range) -> Ends:
+    return (
+        (0, None if a.high is None else a.high >> (b.low or 0)) if a.positive and b.positive else (None, None)
+    )
+
+
+def _float_ends(kind: Node, low: Number, high: Number) -> Ends:
+    """Widen ends by a float's errors of rounding."""
+    bits = 50 if kind.get("id") == "DOUBLE" else 20
+    low = None if low is None else low - (abs(low) >> bits) - (low != 0)
+    return low, None if high is None else high + (abs(high) >> bits) + 1
+
+
+_SMALL_WORDS = """
+length char_length character_length strlen bit_length bit_count strpos instr position ascii unicode ord levenshtein editdist3
+len array_length list_position list_unique list_count cardinality era century decade millennium year isoyear quarter month week
+weekofyear yearweek day dayofmonth dayofweek weekday isodow dayofyear hour minute second millisecond microsecond timezone
+timezone_hour timezone_minute
+"""
+_SMALL = frozenset(_SMALL_WORDS.split())
+"""Functions that count, or that take a part of a time: their results have at most 36 bits."""
+_TOTAL_WORDS = """
+hash xor & | ~ epoch row struct_pack struct_extract isnan isinf isfinite signbit normalized_interval
+cbrt exp ln log log10 sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh cot degrees radians pi even gamma lgamma
+~~ !~~ ~~* !~~* ~~~ like_escape not_like_escape ilike_escape not_ilike_escape regexp_matches regexp_full_match regexp_extract
+regexp_replace lower lcase upper ucase reverse strip_accents nfc_normalize trim ltrim rtrim substring substr left right
+replace translate split_part string_split str_split starts_with ^@ prefix ends_with suffix contains jaro_similarity
+jaro_winkler_similarity md5 sha1 sha256 || concat concat_ws list_value list_extract array_extract list_slice array_slice
+list_contains list_has_all list_has_any list_filter list_transform map_keys map_values map_extract map_extract_value
+map_contains
+"""
+_TOTAL = frozenset(_TOTAL_WORDS.split())
+"""Functions that have a result for all arguments."""
+_ROUNDINGS = "round round_even ceil floor trunc"
+_RULES: Mapping[str, Callable[..., Ends]] = {
+    "+": lambda a, b: (add(a.low, b.low), add(a.high, b.high)),
+    "-": lambda *args: _minus(*args if len(args) == 2 else (Range({}, 0, 0), args[0])),
+    "*": _product,
+    "//": _quotient,
+    "/": _quotient,
+    "%": _remainder,
+    ">>": _shifted,
+    "abs": lambda a: (0, a.most),
+    "sqrt": lambda a: (0, a.high if a.positive else None),
+    "log2": lambda a: (None, 1100 if a.positive and a.high is not None else None),
+    "power": lambda a, b: (0 if a.positive else None, None),
+    "sign": lambda a: (-1, 1),
+    **dict.fromkeys(_SMALL, lambda *args: (-(1 << 36), 1 << 36)),
+    **dict.fromkeys(_ROUNDINGS.split(), lambda a, *digits: (None, None) if digits else (a.low, a.high)),
+}
+"""Functions of numbers, whose results may have no place in their type."""
+_ONE_OF = "min max first last any_value mode arg_min arg_max quantile_disc lag lead first_value last_value nth_value"
+_AMONG = frozenset(_ONE_OF.split())
+"""Aggregates and windows whose value is one of their first argument's."""
+_COUNT_WORDS = "count count_star count_if approx_count_distinct row_number rank dense_rank rank_dense ntile"
+_COUNTS = frozenset(_COUNT_WORDS.split())
+_MISSING = -1
+"""The symbol of NULL."""
+
+
+@dataclass(slots=True)
+class _Plan:
+    """Derives the ranges of one plan's expressions, and refuses those that may fail.
+
+    Some ranges follow from what expressions are of each other: ``a - (a // b) * b`` is smaller than b, a sum over n rows divided
+    by n is no larger than a row's number, a count is a share of the count of all rows.
+    """
+
+    exact: bool
+    queries: dict[int, Row] = field(default_factory=dict)
+    """The columns of queries in WITH."""
+    symbols: dict[Hashable, int] = field(default_factory=dict)
+    quotients: dict[int, tuple[Range, Range]] = field(default_factory=dict)
+    """For ``a // b``: a, and b."""
+    floors: dict[int, tuple[int, Range]] = field(default_factory=dict)
+    """For ``(a // b) * b``: a, and b."""
+    shares: dict[int, tuple[int, Number]] = field(default_factory=dict)
+    """For a number from 0 to a multiple of another: the other, and the multiple."""
+    above: dict[int, frozenset[int]] = field(default_factory=dict)
+    """For GREATEST: numbers that it is not below."""
+    counts: dict[int, Hashable] = field(default_factory=dict)
+    """For a count: the set of rows that it is the size of."""
+    sums: dict[int, tuple[frozenset[Hashable], Ends]] = field(default_factory=dict)
+    """For a sum: sets of rows that have all of its terms, and the ends of a term."""
+    apart: dict[int, tuple[int, Range]] = field(default_factory=dict)
+    distances: dict[int, tuple[int, Range]] = field(default_factory=dict)
+    """For ``x - a``, and for ``abs(x - a)``: x, and a."""
+    guarded: bool = False
+    """Whether an expression was read that is guarded."""
+
+    def symbol(self, *key: Hashable) -> int:
+        """Return the symbol of an expression; without a key, a new one."""
+        return self.symbols.setdefault(key or len(self.symbols), len(self.symbols) + 1)
+
+    # -- relations -------------------------------------------------------------------------------------------------------
+
+    def relation(self, node: Node) -> Row:
+        """Return an operator's columns."""
+        name = node["type"]
+        below: list[Row] = []
+        for child in node.get("children") or ():
+            below.append(self.relation(child))
+            if name == "LOGICAL_MATERIALIZED_CTE" and len(below) == 1:
+                self.queries[node["table_index"]] = below[0]
+        self.guarded = False
+        if name.endswith("_JOIN") or name == "LOGICAL_CROSS_PRODUCT":
+            return self._join(node, *below)
+        row = below[0] if len(below) == 1 else None
+        match name:
+            case "LOGICAL_PROJECTION":
+                return [self._projected(part, row, node) for part in node["expressions"]]
+            case "LOGICAL_AGGREGATE_AND_GROUP_BY":
+                return self._groups(node, row)
+            case "LOGICAL_GET":
+                return self._scanned(node)
+            case "LOGICAL_CTE_REF":
+                return self._copied(self.queries.get(node["cte_index"]))
+            case "LOGICAL_MATERIALIZED_CTE":
+                return below[-1]
+        listed = [
+            self.value(part, row) for key in node if key != "children" for part in _expressions(node[key])
+        ]
+        match name:
+            case "LOGICAL_WINDOW":
+                return None if row is None else row + listed
+            case "LOGICAL_DISTINCT" if row is not None and len(row) == 1:
+                return [replace(row[0], unique=True)]
+            case "LOGICAL_ORDER_BY" | "LOGICAL_LIMIT" | "LOGICAL_DISTINCT":
+                return row
+            case "LOGICAL_EXPRESSION_GET":
+                width = len(node["expr_types"])
+                return [self._one_of(listed[place::width]) for place in range(width)]
+            case "LOGICAL_UNION" | "LOGICAL_EXCEPT" | "LOGICAL_INTERSECT" if None not in below:
+                return [self._one_of(column) for column in zip(*below, strict=True)]
+        self._refuse_guarded(below if name != "LOGICAL_FILTER" else ())
+        return row if name == "LOGICAL_FILTER" else None
+
+    def _refuse_guarded(self, unknown: Iterable[Row] = ()) -> None:
+        """Refuse conditions on guarded values: DuckDB may test them before the condition of the filter below."""
+        if self.guarded or any(column.guarded for row in unknown for column in row or ()):
+            refuse("a condition on a value that may fail for rows that another condition removes")
+
+    def _copied(self, row: Row) -> Row:
+        """Return the columns of one of several readings of a query, which reads other rows than the others."""
+        return row and [replace(column, symbol=self.symbol(), only=0) for column in row]
+
+    def _scanned(self, node: Node) -> Row:
+        kinds = node.get("returned_types") or []
+        places = [one.get("index", 0) for one in node.get("column_indexes") or ()]
+        if node.get("projection_ids") or any(place >= len(kinds) for place in places):
+            return None
+        columns = [self._typed(kinds[place]) for place in places]
+        given = [
+            _read_ends(one.get("value"), one.get("type") or {}, self.exact)
+            for one in node.get("parameters") or ()
+        ]
+        if _called(node) in ("range", "generate_series") and len(given) == 2:
+            return [replace(column, low=given[0][0], high=given[1][1]) for column in columns]
+        return columns
+
+    def _narrow(self, node: Node, row: Row) -> Row:
+        """Return an operator's rows as a filter right below narrows them; None if there is none."""
+        (child,) = node["children"]
+        if row is None or child["type"] != "LOGICAL_FILTER":
+            return None
+        held = self._conditions(child["expressions"], row)
+        return [_narrowed(column, held) for column in row]
+
+    def _projected(self, part: Node, row: Row, node: Node) -> Range:
+        """Return a column of a projection. If it might fail otherwise, a filter right below narrows its operands."""
+        self.guarded = False
+        try:
+            found = self.value(part, row)
+        except Unproved:
+            narrow = self._narrow(node, row)
+            if narrow is None:
+                raise
+            return replace(self.value(part, narrow), guarded=True)
+        return replace(found, guarded=True) if self.guarded else found
+
+    def _groups(self, node: Node, row: Row) -> Row:
+        """Return the columns of an aggregation. A filter right below narrows its arguments, but not what is grouped."""
+        listed = [self.value(part, row) for part in _expressions(node.get("groups"))]
+        if len(listed) == 1:
+            listed = [replace(listed[0], unique=True)]
+        row, rows, most = self._narrow(node, row) or row, self.symbol(), _count_rows(node["children"][0])
+        return listed + [
+            self._aggregate(part, row, rows, most) for part in _expressions(node.get("expressions"))
+        ]
+
+    def _join(self, node: Node, left: Row, right: Row) -> Row:
+        _check_join(node)
+        row = None if left is None or right is None else left + right
+        once = [False, node["type"] == "LOGICAL_ASOF_JOIN"]  # whether a row meets one at most, on either side
+        for one in node.get("conditions") or ():
+            sides = self.value(one["left"], left), self.value(one["right"], right)
+            if one.get("comparison") == "COMPARE_EQUAL":
+                once = [before or side.unique for before, side in zip(once, sides, strict=True)]
+        for key, part in node.items():
+            for other in _expressions(part) if key not in ("children", "conditions") else ():
+                self.value(other, row)
+        self._refuse_guarded()
+        kind = node.get("join_type")
+        if kind in ("SEMI", "ANTI", "MARK"):
+            return left if kind != "MARK" or left is None else [*left, self._typed({"id": "BOOLEAN"})]
+        sure = kind == "INNER" or node["type"] == "LOGICAL_CROSS_PRODUCT"
+        return row and [
+            replace(column, sure=column.sure and sure, total=column.total if kept else None, unique=False)
+            for part, kept in ((left, once[1]), (right, once[0]))
+            for column in part or ()
+        ]
+
+    # -- expressions -----------------------------------------------------------------------------------------------------
+
+    def value(self, node: Node, row: Row, attempt: bool = False) -> Range:
+        """Return an expression's range, or refuse it if it may fail.
+
+        Args:
+            row: the columns that it reads.
+            attempt: whether TRY catches its own failure, but not those of its operands.
+        """
+        kind = (
+            node.get("return_type") or (node.get("value") or {}).get("type") or {"id": "BOOLEAN"}
+        )  # in DuckDB 1.5
+        match node["type"]:
+            case "BOUND_REF":
+                found = row[node["index"]] if row is not None and node["index"] < len(row) else None
+                if found is None or found.kind != kind:
+                    return self._typed(kind)
+                self.guarded = self.guarded or found.guarded
+                return found
+            case "VALUE_CONSTANT":
+                constant = node["value"]
+                if constant.get("is_null"):
+                    return Range(kind, 0, 0, symbol=_MISSING)
+                low, high = _read_ends(constant.get("value"), kind, self.exact)
+                return Range(kind, low, high, True, self.symbol(repr(constant.get("value")), kind.get("id")))
+            case "OPERATOR_TRY":
+                return replace(self.value(node["children"][0], row, True), sure=False)
+            case "CASE_EXPR" if self._is_impossible(node["case_checks"][0]["when_expr"], row):
+                return self.value(node["else_expr"], row)
+        if node["expression_class"] in ("BOUND_AGGREGATE", "BOUND_WINDOW"):
+            return self._aggregate(node, row, self.symbol())
+        args = self._operands(node, row)
+        match node["type"]:
+            case "OPERATOR_CAST":
+                return self._cast(node, args[0], kind, attempt)
+            case "CASE_EXPR":
+                return self._case(node, args, row)
+            case "OPERATOR_COALESCE":
+                return replace(self._one_of(args, "coalesce"), sure=any(arg.sure for arg in args))
+        if node["expression_class"] == "BOUND_FUNCTION" and not node["type"].startswith("COMPARE"):
+            return self._call(_called(node), node, args, kind, attempt)
+        return replace(self._typed(kind), symbol=self.symbol(node["type"], *(arg.symbol for arg in args)))
+
+    def _operands(self, node: Node, row: Row) -> list[Range]:
+        """Return the ranges of an expression's operands; a lambda reads other columns than its row."""
+        return [
+            self.value(part, row if key != "function_data" else None)
+            for key in node
+            if key != "return_type"
+            for part in _expressions(node[key])
+        ]
+
+    def _typed(self, kind: Node) -> Range:
+        return Range(kind, *_ends(kind), symbol=self.symbol())
+
+    def _one_of(self, args: Sequence[Range], *name: Hashable) -> Range:
+        """Return a value that is one of these; ``name``: the function of their values that it is, if any."""
+        known = [arg for arg in args if arg.symbol != _MISSING] or args
+        sure = all(arg.sure for arg in args)
+        if len({arg.symbol for arg in known}) == 1:
+            return replace(known[0], sure=sure, only=0 if len(known) == len(args) else _MISSING)
+        low, high = lower(arg.low for arg in known), upper(arg.high for arg in known)
+        wholes = [arg.whole for arg in known]
+        total = sum(whole for whole in wholes if whole is not None) if None not in wholes else None
+        symbol = self.symbol(*name, *(arg.symbol for arg in args)) if name else self.symbol()
+        return Range(args[0].kind, low, high, sure, symbol, total=total)
+
+    def _case(self, node: Node, args: list[Range], row: Row) -> Range:
+        """Return the range of CASE; in ``CASE WHEN x BETWEEN a AND b THEN x END``, that of x between a and b."""
+        if len(args) != 3 or args[2].symbol != _MISSING:
+            return self._one_of([*args[1::2], args[-1]], "case", *(arg.symbol for arg in args))
+        made = _narrowed(args[1], self._conditions([node["case_checks"][0]["when_expr"]], row))
+        symbol, only = self.symbol("case", args[0].symbol, made.symbol), args[0].symbol if made.sure else 0
+        return replace(made, sure=False, symbol=symbol, only=only)
+
+    def _is_impossible(self, node: Node, row: Row) -> bool:
+        """Return whether a condition is never true: DuckDB's ``count(*) > 1``, an error, of a subquery of one row at most."""
+        if node["type"] != "COMPARE_GREATERTHAN":
+            return False
+        count, one = self._operands(node, row)
+        return count.high is not None and one.low is not None and count.high <= one.low
+
+    def _conditions(self, parts: Sequence[Node], row: Row) -> dict[int, tuple[Number, Number, bool]]:
+        """Return the ends that conditions give expressions, by symbol, and whether these are not NULL."""
+        held: dict[int, tuple[Number, Number, bool]] = {}
+        waiting = [*parts]
+        while waiting:
+            node = waiting.pop()
+            name, operands = (
+                node["type"],
+                [*_expressions([node[key] for key in node if key != "return_type"])],
+            )
+            if name == "CONJUNCTION_AND":
+                waiting += operands
+                continue
+            if name == "CONJUNCTION_OR":  # x IS NULL OR x BETWEEN ...
+                others = self._conditions([one for one in operands if one["type"] != "OPERATOR_IS_NULL"], row)
+                missing = [
+                    self._operands(one, row)[0].symbol
+                    for one in operands
+                    if one["type"] == "OPERATOR_IS_NULL"
+                ]
+                if len(operands) == 2 and len(missing) == 1 and missing[0] in others:
+                    held.setdefault(missing[0], (*others[missing[0]][:2], False))
+                continue
+            args = self._operands(node, row)
+            if name == "OPERATOR_NOT" and operands[0]["type"] == "OPERATOR_IS_NULL":
+                args = self._operands(operands[0], row)
+            elif name == "OPERATOR_IS_NOT_NULL":
+                args = args[:1]
+            elif name == "COMPARE_BETWEEN":
+                args = [replace(args[0], low=args[1].low, high=args[2].high)]
+            elif name in ("COMPARE_GREATERTHANOREQUALTO", "COMPARE_GREATERTHAN"):
+                args = [replace(args[0], low=args[1].low, high=None)]
+            elif name in ("COMPARE_LESSTHANOREQUALTO", "COMPARE_LESSTHAN"):
+                args = [replace(args[0], low=None, high=args[1].high)]
+            else:
+                continue
+            (asked,) = args
+            low, high, _ = held.get(asked.symbol, (None, None, True))
+            held[asked.symbol] = asked.low if low is None else low, least(asked.high, high), True
+        return held
+
+    def _cast(self, node: Node, child: Range, kind: Node, attempt: bool) -> Range:
+        """Return the range of a cast; refuse one that may fail."""
+        details = node.get("function_data") or node  # DuckDB 1.5: in the node itself
+        attempt = attempt or details.get("try_cast", False)
+        name, number = kind.get("id"), _read_number(_operand(node), kind)
+        low, high = (child.low, child.high) if number is None else (math.floor(number), math.ceil(number))
+        if name in _FLOATS:
+            low, high = _float_ends(kind, low, high)
+        elif name not in _NUMBERS or (child.kind.get("id") not in _NUMBERS and number is None):
+            low, high = _time_ends(node, child, kind)
+        fits = (
+            is_total(child.kind, kind)
+            or (name != "FLOAT" and _holds(kind, low, high))
+            or _is_timely(child, kind)
+        )
+        if not attempt and not fits and not _fits_constant(_operand(node), kind):
+            refuse(f"a cast of {child.kind.get('id')} to {name} that may fail")
+        same = (fits and {child.kind.get("id"), name} <= RANGES.keys()) or child.symbol == _MISSING
+        symbol = child.symbol if same else self.symbol("cast", attempt, repr(kind), child.symbol)
+        made = _clipped(kind, low, high, child.sure and (fits or not attempt))
+        made.symbol = symbol
+        return replace(made, only=child.only, total=child.total) if same else made
+
+    def _call(self, name: str, node: Node, args: list[Range], kind: Node, attempt: bool) -> Range:
+        """Return the range of a function's result; refuse one that may fail."""
+        _check_call(name, node.get("children") or [])
+        symbol = self.symbol(name, repr(kind), *(arg.symbol for arg in args))
+        if name in ("least", "greatest"):
+            return self._extreme(name, args, symbol)
+        if name.startswith("to_") and kind.get("id") == "INTERVAL":  # DuckDB 1.5's literals
+            attempt = attempt or _holds({"id": "SMALLINT"}, args[0].low, args[0].high)
+        rule = _RULES.get(name)
+        if rule is None or kind.get("id") not in _NUMBERS:
+            if not attempt and name not in _TOTAL:
+                refuse(f"{name}, which may fail, outside of TRY")
+            return replace(self._typed(kind), symbol=symbol)
+        low, high = self._related(name, args, symbol) or rule(*args)
+        if kind.get("id") in _FLOATS:
+            low, high = _float_ends(kind, low, high)
+        if not attempt and name not in _SMALL and not _holds(kind, low, high):
+            refuse(f"{name}, whose result may have no place in {kind.get('id')}")
+        sure = not attempt and name not in ("//", "%") and all(arg.sure for arg in args)
+        total = add(args[0].total, args[1].total) if name == "+" else None
+        return replace(_clipped(kind, low, high, sure), symbol=symbol, total=total)
+
+    def _related(self, name: str, args: list[Range], symbol: int) -> Ends | None:
+        """Return the ends that follow from what the operands are of each other; None if nothing does."""
+        if name == "abs" and args[0].symbol in self.apart:
+            self.distances[symbol] = self.apart[args[0].symbol]
+        if len(args) != 2:
+            return None
+        a, b = args
+        match name:
+            case "//":
+                self.quotients[symbol] = a, b
+                rows, term = self.sums.get(a.symbol, (frozenset(), (None, None)))
+                if self.counts.get(b.symbol) in rows:
+                    return _with_zero(*term)
+                other, most = self.shares.get(a.symbol, (0, None))
+                if other == b.symbol or other in self.above.get(b.symbol, ()):
+                    return 0, most
+            case "*":
+                for one, by in (args, args[::-1]):
+                    if one.symbol in self.shares and by.positive:
+                        other, most = self.shares[one.symbol]
+                        self.shares[symbol] = other, times(most, by.high)
+                    divided, over = self.quotients.get(one.symbol, (one, Range({})))
+                    if over.symbol == by.symbol:
+                        self.floors[symbol] = divided.symbol, by
+                        return _with_zero(divided.low, divided.high)
+            case "-":
+                floor, over = self.floors.get(b.symbol, (0, b))
+                if floor == a.symbol:
+                    return _remainder(a, over)
+                self.apart[symbol] = a.symbol, b
+                (x, here), (y, there) = (self.distances.get(one.symbol, (one.symbol, one)) for one in args)
+                if x == y and x not in (a.symbol, b.symbol):  # abs(x - here) - abs(x - there)
+                    low, high = _minus(here, there)
+                    most = upper((times(low, -1), high))
+                    return times(most, -1), most
+        return None
+
+    def _extreme(self, name: str, args: list[Range], symbol: int) -> Range:
+        """Return LEAST or GREATEST, which ignore NULLs: an argument that is never NULL bounds it."""
+        made = replace(self._one_of(args), symbol=symbol, sure=any(arg.sure for arg in args))
+        for arg in args:
+            if arg.sure and name == "least":
+                made.high = least(made.high, arg.high)
+            elif arg.sure:
+                made.low = times(least(times(made.low, -1), times(arg.low, -1)), -1)
+        if name == "greatest":
+            self.above[symbol] = frozenset(arg.symbol for arg in args)
+        return made
+
+    def _aggregate(self, node: Node, row: Row, rows: int, most_rows: int = MOST_ROWS) -> Range:
+        """Return the range of an aggregate or a window over ``rows``; refuse one that may fail."""
+        name, kind, args = _called(node), node["return_type"], self._operands(node, row)
+        first = args[0] if node.get("children") else Range({}, sure=True)
+        plain = not (node.get("filter") or node.get("distinct") or node.get("aggregate_type") == "DISTINCT")
+        symbol = rows if name.startswith("count") and plain and first.sure else self.symbol()
+        if name in _COUNTS:
+            self.shares[symbol] = rows, 1
+            if plain and first.only != _MISSING:
+                self.counts[symbol] = rows, 0 if first.sure else first.only or (first.symbol,)
+            return Range(kind, 0, most_rows, True, symbol, total=MOST_ROWS)
+        if name in _AMONG and first.kind == kind:
+            return replace(first, sure=False, symbol=symbol, only=0)
+        if name in ("sum", "avg"):
+            most = first.whole
+            low = 0 if first.positive else times(most, -1)
+            added = {"id": "HUGEINT"} if first.kind.get("id") in RANGES else first.kind
+            if not _holds(kind if name == "sum" else added, low, most):
+                refuse(f"{name}, whose total may have no place in {kind.get('id')}")
+            self.sums[symbol] = (
+                frozenset((rows, name) for name in (0, first.only, (first.symbol,))),
+                (first.low, first.high),
+            )
+            made = _clipped(kind, low, most) if name == "sum" else self._typed(kind)
+            return replace(made, symbol=symbol, total=most if name == "sum" else None)
+        if name not in _AMONG and name not in ("percent_rank", "cume_dist", "array_agg", "list"):
+            refuse(f"the aggregate {name}, which may fail")
+        return self._typed(kind)
+
+
+# -- parts of plans -----------------------------------------------------------------------------------------------------
+
+_NUMBERS = frozenset((*RANGES, *_FLOATS, "DECIMAL", "DATE"))
+_TYPES = frozenset(("return_type", "value", "names", "returned_types"))
+"""The parts of a plan that have no expressions."""
+
+
+def _expressions(part: Any) -> Iterator[Node]:
+    """Yield the outermost expressions in a part of a plan."""
+    waiting = [part]
+    while waiting:
+        part = waiting.pop()
+        if part.__class__ is list:
+            waiting += reversed(part)
+        elif part.__class__ is dict:
+            if "expression_class" in part:
+                yield part
+            else:
+                waiting += [value for key, value in reversed(part.items()) if key not in _TYPES]
+
+
+def _list_nodes(part: Any) -> Iterator[Node]:
+    """Yield all nodes of a part of a plan."""
+    for node in _expressions(part):
+        yield node
+        yield from _list_nodes(list(node.values()))
+
+
+def _count_rows(node: Node) -> int:
+    """Return the most rows of a relation."""
+    if node["type"] == "LOGICAL_LIMIT" and node["limit_val"].get("type") == "CONSTANT_VALUE":
+        return int(node["limit_val"]["constant_integer"])
+    if node["type"] in ("LOGICAL_PROJECTION", "LOGICAL_FILTER", "LOGICAL_ORDER_BY"):
+        return _count_rows(node["children"][0])
+    return 1 if node["type"] == "LOGICAL_AGGREGATE_AND_GROUP_BY" and not node.get("groups") else MOST_ROWS
+
+
+def _read_number(node: Node, kind: Node) -> int | Fraction | None:
+    """Return the number that a cast reads in a text; None for other operands."""
+    text = _constant(node)
+    if (
+        kind.get("id") == "DECIMAL"
+        and isinstance(text, str)
+        and re.fullmatch(r"-?[0-9]{1,38}([.][0-9]{1,38})?", text)
+    ):
+        return Fraction(text)
+    return _read_count(node)
+
+
+def _called(node: Node) -> str:
+    """Return the name of a function, an aggregate or a window."""
+    found = node.get("name") or node.get("function_name") or (node.get("qname") or {}).get("path")
+    if found is None:
+        return str(node["type"]).removeprefix("WINDOW_").lower()
+    return str(found if isinstance(found, str) else found[-1])
+
+
+def _read_ends(value: Any, kind: Node, exact: bool) -> Ends:
+    """Return the ends of a constant."""
+    if isinstance(value, dict) and "upper" in value:
+        value = value["upper"] * 2**64 + value["lower"]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None, None
+    if kind.get("id") == "DECIMAL":
+        value = Fraction(value) / 10 ** _digits(kind)[1]
+    elif not exact and kind.get("id") in RANGES and 0 < abs(value) < 10**9:
+        digits = len(str(abs(value)))
+        low = max([10 ** (digits - 1), *(most + 1 for most in NARROW if most < abs(value))])
+        high = min([10**digits - 1, *(most for most in NARROW if most >= abs(value))])
+        return (low, high) if value > 0 else (-high, -low)
+    return math.floor(value), math.ceil(value)
+
+
+def _narrowed(value: Range, held: Mapping[int, tuple[Number, Number, bool]]) -> Range:
+    """Return a value within the ends that conditions give it."""
+    low, high, sure = held.get(value.symbol, (None, None, False))
+    made = replace(value, high=least(value.high, high), sure=value.sure or sure)
+    return replace(made, low=low if value.low is None or (low is not None and low > value.low) else value.low)
+
+
+def _clipped(kind: Node, low: Number, high: Number, sure: bool = False) -> Range:
+    """Return a range with ends in its type."""
+    smallest, largest = _ends(kind)
+    if smallest is not None and largest is not None:
+        low, high = smallest if low is None else max(low, smallest), least(high, largest)
+    return Range(kind, low, high, sure)
+
+
+_TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
+_FARTHEST = 10**7
+"""Days from the year 0 that dates and timestamps have."""
+_TIME_ENDS = {"-infinity": -(1 << 31), "infinity": 1 << 31, "00:00:00": 0, "24:00:00": 1}
+"""The ends between which each timestamp and clock time has a text."""
+_MOMENT = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?([+-][0-9]{2})?)?"
+)
+_CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,6})?|24:00:00")
+_NUMBER = re.compile(r"-?[0-9]{1,300}([.][0-9]{0,300})?(e[+-]?[0-9]{1,2})?|-?infinity|nan", re.I)
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
+_FORMS = {"TIME": _CLOCK, "UUID": _UUID, "BOOLEAN": re.compile("t|f"), **dict.fromkeys(_FLOATS, _NUMBER)}
+"""Texts that have a cast to a type; DuckDB 1.5 reads TRUE and FALSE as casts of texts."""
+
+
+def _is_timely(value: Range, kind: Node) -> bool:
+    """Return whether a cast of a time can't fail since its range is known."""
+    casts = value.kind.get("id"), kind.get("id")
+    if casts == ("DATE", "TIMESTAMP"):
+        return _holds({"id": "DATE"}, value.low, value.high)
+    return casts[0] in ("TIME", *_TIMESTAMPS) and casts[1] == "VARCHAR" and value.most is not None
+
+
+def _time_ends(node: Node, child: Range, kind: Node) -> Ends:
+    """Return the ends of a date in days, and those of a time, in the order of times only."""
+    if kind.get("id") not in ("TIME", "DATE", *_TIMESTAMPS):
+        return None, None
+    if child.kind.get("id") in ("DATE", "TIMESTAMP"):
+        return child.low, child.high
+    text = str(_constant(_operand(node)))
+    day = _TIME_ENDS.get(text)
+    if day is None and kind.get("id") == "TIME" and _CLOCK.fullmatch(text):
+        return 0, 1
+    if day is None and _MOMENT.fullmatch(text):
+        day = datetime.date.fromisoformat(text[:10]).toordinal()
+    return day, day
+
+
+def _fits_constant(node: Node, target: Node) -> bool:
+    """Return whether a constant text has a cast to a type."""
+    text, kind = _constant(node), str(target.get("id"))
+    if not isinstance(text, str):
+        return False
+    if kind == "DATE" or kind.startswith("TIMESTAMP"):
+        if _MOMENT.fullmatch(text) is None:
+            return text in _TIME_ENDS
+        with contextlib.suppress(ValueError):
+            return datetime.datetime.fromisoformat(text) is not None
+    return kind in _FORMS and _FORMS[kind].fullmatch(text) is not None
+
+
+# -- calls, joins and casts by types -------------------------------------------------------------------------------------
+
+_NO_DATES = frozenset(("TIME", "TIME_NS", "TIME WITH TIME ZONE", "INTERVAL"))
+_PARTS_OF_DATES = """
+era century decade millennium year isoyear quarter month week weekofyear yearweek day dayofmonth dayofweek weekday isodow
+dayofyear julian dayname monthname last_day timezone timezone_hour timezone_minute date_diff datediff date_sub datesub
+date_trunc datetrunc
+"""
+_OF_DATES = frozenset(_PARTS_OF_DATES.split())
+"""Functions of dates. Of those that read a time or an interval too, some fail for one."""
+_OF_CLOCKS = frozenset(("hour", "minute", "second", "millisecond", "microsecond", "epoch"))
+"""The parts that a time and an interval have."""
+_ESCAPED = frozenset(("like_escape", "not_like_escape", "ilike_escape", "not_ilike_escape"))
+
+
+def _check_call(name: str, arguments: Sequence[Node]) -> None:
+    """Refuse a call that fails for some values, inside TRY, too."""
+    if name in ("date_part", "datepart"):
+        fails = str(_constant(arguments[0])).lower() not in _OF_CLOCKS
+    elif name in _ESCAPED:
+        escape = _constant(arguments[-1])
+        if not isinstance(escape, str) or len(escape) != 1:
+            refuse("an escape that is not one character")
+        return
+    elif name == "time_bucket":
+        if not _is_above_zero(arguments[0]):
+            refuse("a bucket whose width is not a constant above zero")
+        return
+    else:
+        fails = name in _OF_DATES
+    if fails and any(_name(argument) in _NO_DATES for argument in arguments):
+        refuse(f"{name} of a time or an interval")
+
+
+def _check_join(node: Node) -> None:
+    """Refuse a SEMI or ANTI join that compares intervals otherwise than by equality."""
+    if node.get("join_type") not in ("SEMI", "ANTI"):
+        return
+    unequal = [one for one in node.get("conditions") or [] if one.get("comparison") != "COMPARE_EQUAL"]
+    nested = (
+        part for part in _list_nodes([unequal, node.get("condition")]) if part["type"].startswith("COMPARE")
+    )
+    for part in (*unequal, *nested):
+        if any(_name(side) == "INTERVAL" for side in _expressions(list(part.values()))):
+            refuse("a SEMI or ANTI join that compares intervals")
+
+
+def _is_above_zero(width: Node) -> bool:
+    if width.get("type") == "BOUND_FUNCTION":  # DuckDB 1.5: to_days of a text
+        return len(width["children"]) == 1 and (_read_count(width["children"][0]) or 0) > 0
+    parts = _constant(width)
+    return isinstance(parts, dict) and min(parts.values()) >= 0 and max(parts.values()) > 0
+
+
+def _read_count(child: Node) -> int | None:
+    """Return the whole number in an INTERVAL's text, which DuckDB 1.5 reads as a truncated DOUBLE; None for other operands."""
+    text = _constant(child)
+    return int(text) if isinstance(text, str) and re.fullmatch(r"-?[0-9]{1,9}", text) else None
+
+
+def _operand(cast: Node) -> Node:
+    child: Node = cast.get("child") or cast["children"][0]
+    return child
+
+
+def _constant(node: Node) -> object:
+    """Return the value of a constant inside casts and truncations; None for other operands."""
+    while node.get("type") == "OPERATOR_CAST" or node.get("name") == "trunc":
+        node = _operand(node)
+    constant = node.get("value") if node.get("expression_class") == "BOUND_CONSTANT" else None
+    return constant.get("value") if isinstance(constant, dict) else None
+
+
+def is_total(source: Node, target: Node) -> bool:
+    """Return whether every value of a type has a cast to another type."""
+    if source == target:
+        return True
+    name, other = source.get("id"), target.get("id")
+    if name in ("NULL", "SQLNULL"):
+        return True
+    if name in ("LIST", "ARRAY", "MAP") or name in _NESTED:
+        return _is_total_inside(source, target)
+    if name == other:
+        if name != "DECIMAL":
+            return name != "ENUM" and not _is_json(target)  # of other values, of texts that are none
+        (before, after), (room, behind) = _digits(source), _digits(target)
+        return before <= room and after <= behind
+    if (name, other) == ("TIMESTAMP", "DATE"):
+        return True
+    if other == "VARCHAR":
+        return name in _WRITABLE and not _is_json(target)
+    if name == "BOOLEAN":
+        return other in (*RANGES, *_FLOATS)
+    if other in _FLOATS:
+        return name in ("FLOAT", "DECIMAL") or (name in RANGES and (name, other) != ("UHUGEINT", "FLOAT"))
+    if name in RANGES:
+        low, high = RANGES[name]
+        if other in RANGES:
+            least, most = RANGES[other]
+            return least <= low and high <= most
+        return other == "DECIMAL" and max(-low, high) < 10 ** _digits(target)[0]
+    return False
+
+
+def _is_json(kind: Node) -> bool:
+    return (kind.get("type_info") or {}).get("alias") == "JSON"
+
+
+def _is_total_inside(source: Node, target: Node) -> bool:
+    name, other = source["id"], target.get("id")
+    here, there = source.get("type_info") or {}, target.get("type_info") or {}
+    if other == "VARCHAR" and not _is_json(target):
+        parts = [item["second"] for item in here.get("child_types") or []] or [here.get("child_type") or {}]
+        return all(is_total(part, target) for part in parts)
+    if name in _NESTED:
+        fields, others = here.get("child_types") or [], there.get("child_types") or []
+        alike = [item["first"].lower() for item in fields] == [item["first"].lower() for item in others]
+        pairs = zip(fields, others, strict=False)
+        return other == name and alike and all(is_total(a["second"], b["second"]) for a, b in pairs)
+    if other != name and (name, other) != ("ARRAY", "LIST"):
+        return False
+    if other == "ARRAY" and here.get("size") != there.get("size"):
+        return False
+    return is_total(here.get("child_type") or {}, there.get("child_type") or {})
+
+
+def _digits(kind: Node) -> tuple[int, int]:
+    """Return the digits of a decimal before and after the point."""
+    info = kind.get("type_info") or {}
+    scale = int(info.get("scale", 0))
+    return int(info.get("width", 0)) - scale, scale
+
+
+def _name(child: Node) -> str:
+    kind = child.get("return_type") or (child.get("value") or {}).get("type") or {}
+    return str(kind.get("id"))

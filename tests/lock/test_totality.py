@@ -1,0 +1,242 @@
+"""Casts, arithmetic, aggregates and calls that may fail for some value are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.binding.relations import exact_aggregates
+from dpsql.binding.values import operators, temporal
+from dpsql.lock.tree import Unproved
+from tests.support.totality import prove
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT n FROM t WHERE tiny = 100",
+        "SELECT n FROM t WHERE x > n",
+        "SELECT n FROM t WHERE TRUE OR FALSE",
+        "SELECT TRY(day + INTERVAL '3' YEAR) AS d FROM t",
+        "SELECT TRY_CAST(s AS INTEGER) AS i FROM t",
+        "SELECT COALESCE(n, 0.5) AS y FROM t",
+    ],
+)
+def test_casts_without_a_failing_value_are_proved(text: str) -> None:
+    prove(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT n FROM t WHERE n = ANY (SELECT CAST(1 AS DECIMAL(38, 37)))",
+        "SELECT n FROM t WHERE day = s",
+        "SELECT CAST(s AS INTEGER) AS i FROM t",
+        "SELECT n FROM t WHERE (s, 1) = (SELECT true, 1)",
+        "SELECT tiny FROM t UNION ALL SELECT CAST(1 AS DECIMAL(38, 37)) FROM t",
+    ],
+)
+def test_casts_with_a_failing_value_are_refused(text: str) -> None:
+    with pytest.raises(Unproved):
+        prove(text)
+
+
+@pytest.mark.parametrize("kind", ["SEMI", "ANTI"])
+def test_joins_of_intervals_that_fail_when_there_is_a_row_are_refused(kind: str) -> None:
+    text = f"SELECT a.n FROM t AS a {kind} JOIN t AS b ON "
+    for condition in ("a.iv = b.iv", "a.iv = b.iv AND a.n < b.n", "EPOCH(a.iv) < EPOCH(b.iv)"):
+        prove(text + condition)
+    for condition in (
+        "a.iv < b.iv",
+        "a.n = b.n AND a.iv >= b.iv",
+        "a.iv IS DISTINCT FROM b.iv",
+        "a.iv = b.iv OR a.n = 1",
+        "a.ts - b.ts < INTERVAL '1' DAY",
+    ):
+        with pytest.raises(Unproved):
+            prove(text + condition)
+
+
+@pytest.mark.parametrize(
+    ("proved", "refused"),
+    [
+        ("TRY(time_bucket(INTERVAL '1' DAY, ts))", "TRY(time_bucket(INTERVAL '-1' DAY, ts))"),
+        ("TRY(time_bucket(INTERVAL '2' MONTH, ts))", "TRY(time_bucket(INTERVAL '0' MONTH, ts))"),
+        ("TRY(time_bucket(INTERVAL '2' HOUR, ts))", "TRY(time_bucket(iv, ts))"),
+        ("TRY(date_part('hour', hm))", "TRY(date_part('day', hm))"),
+        ("TRY(date_part('week', day))", "TRY(date_part(s, hm))"),
+        ("TRY(dayofweek(ts))", "TRY(dayofweek(iv))"),
+        ("TRY(date_diff('day', ts, ts))", "TRY(date_diff('day', hm, hm))"),
+        ("TRY(date_trunc('day', ts))", "TRY(date_trunc('era', iv))"),
+        ("s LIKE 'x' ESCAPE '!'", "s LIKE 'x' ESCAPE '!!'"),
+        ("s NOT ILIKE 'x' ESCAPE '!'", "s NOT ILIKE 'x' ESCAPE s"),
+    ],
+)
+def test_calls_that_fail_inside_try_are_refused(proved: str, refused: str) -> None:
+    prove(f"SELECT {proved} AS y FROM t")
+    with pytest.raises(Unproved):
+        prove(f"SELECT {refused} AS y FROM t")
+
+
+@pytest.mark.parametrize(
+    ("proved", "refused"),
+    [
+        ("CAST(n AS BIGINT) + 1", "n + 1"),
+        ("CAST(n AS BIGINT) - n", "n - n"),
+        ("CAST(n AS BIGINT) * n", "n * n"),
+        ("CAST(n AS BIGINT) * n", "CAST(n AS BIGINT) * n * n"),
+        ("-CAST(n AS BIGINT)", "-n"),
+        ("abs(CAST(n AS BIGINT))", "abs(n)"),
+        ("n // 2", "n // -1"),
+        ("n % 2", "n % n"),
+        ("TRY(n << 2)", "n << 2"),
+        ("TRY(day + n)", "day + n"),
+        ("TRY(ts + iv)", "ts + iv"),
+        ("TRY(iv + iv)", "iv + iv"),
+        ("TRY(make_date(n, 1, 1))", "make_date(n, 1, 1)"),
+        ("TRY(lcm(n, 7))", "lcm(n, 7)"),
+        ("TRY(factorial(n))", "factorial(n)"),
+        ("list_transform([n], lambda e : TRY(e + 1))", "list_transform([n], lambda e : e + 1)"),
+        ("year(day) * 12", "date_diff('day', day, day) * 12"),
+        ("LEAST(GREATEST(n, 0), 9) + 1", "GREATEST(n, 0) + 1"),
+        ("LEAST(GREATEST(n, 0), 9) + 1", "GREATEST(LEAST(n, NULLIF(9, 8)), 0) + 1"),
+        ("CAST(LEAST(GREATEST(x, 0), 9) AS INTEGER)", "CAST(GREATEST(x, 0) AS INTEGER)"),
+        ("TRY_CAST(x AS INTEGER)", "CAST(x AS INTEGER)"),
+        ("TRY_CAST(x AS FLOAT)", "CAST(x AS FLOAT)"),
+        (
+            "CAST(CASE WHEN n BETWEEN 0 AND 9 THEN n END AS TINYINT)",
+            "CAST(CASE WHEN n < 9 THEN n END AS TINYINT)",
+        ),
+        ("TRY(n + 1)", "CASE WHEN n < 9 THEN n + 1 END"),
+        ("TRY(TRY(n + n) + n)", "TRY(n + n + n)"),  # DuckDB 1.5 computes n + n before another TRY with it
+        ("DATE '2024-02-29'", "DATE '2023-02-29'"),
+        ("SUM(n)", "SUM(h)"),
+        ("AVG(n)", "AVG(h)"),
+        (
+            "SUM(CAST(n AS HUGEINT) * n)",
+            "SUM(CAST(TRY_CAST(h AS BIGINT) AS HUGEINT) * TRY_CAST(h AS BIGINT))",
+        ),
+        ("SUM(LEAST(GREATEST(h, 0), 9))", "SUM(TRY(h + 1))"),
+        ("COUNT(h)", "AVG(iv)"),
+    ],
+)
+def test_what_may_overflow_is_refused(proved: str, refused: str) -> None:
+    prove(f"SELECT {proved} AS y FROM t")
+    with pytest.raises(Unproved):
+        prove(f"SELECT {refused} AS y FROM t")
+
+
+LARGE = 10**21
+SHARE = f"(CAST(1000000000 AS HUGEINT) * a.c // a.r) * {LARGE} AS y"
+SUMS = """
+(SELECT n AS k, COUNT(*) AS c, SUM(h) AS s FROM (SELECT n, TRY_CAST(h AS INTEGER) AS h FROM t) AS r
+WHERE h IS NOT NULL GROUP BY n)
+"""
+
+
+@pytest.mark.parametrize(
+    ("proved", "refused"),
+    [
+        # a sum divided by its number of rows
+        (
+            f"SELECT (a.s // a.c) * a.s AS y FROM {SUMS} AS a",
+            f"SELECT (a.s // a.k) * a.s AS y FROM {SUMS} AS a",
+        ),
+        (
+            f"SELECT (a.s // a.c) * a.s AS y FROM {SUMS} AS a",
+            f"WITH r AS {SUMS} SELECT (a.s // b.c) * a.s AS y FROM r AS a CROSS JOIN r AS b",
+        ),
+        (
+            f"SELECT (a.s // a.c) * a.s AS y FROM {SUMS} AS a",
+            f"SELECT (a.s // a.c) * a.s AS y FROM {SUMS.replace('COUNT(*)', 'COUNT(DISTINCT h)')} AS a",
+        ),
+        # the rest of a division
+        (
+            f"SELECT (a.s - (a.s // a.c) * a.c) * {LARGE} AS y FROM {SUMS} AS a",
+            f"SELECT (a.s - (a.s // a.c) * a.k) * {LARGE} AS y FROM {SUMS} AS a",
+        ),
+        # a filter right below, whose condition comes first
+        (
+            "SELECT n + 1 AS y FROM t WHERE n BETWEEN 0 AND 9",
+            "SELECT n + 1 AS y FROM t WHERE n < 9 OR n BETWEEN 0 AND 9",
+        ),
+        (
+            "SELECT SUM(h) AS y FROM t WHERE h BETWEEN 0 AND 9",
+            "SELECT a.y FROM (SELECT n + 1 AS y FROM t WHERE n BETWEEN 0 AND 9) AS a WHERE a.y > 3",
+        ),
+        ("SELECT n FROM t WHERE n < 9", "SELECT n FROM t WHERE n BETWEEN 0 AND 9 AND n + 1 > 3"),
+        # sums of sums of disjoint rows
+        (
+            "SELECT SUM(a.y) AS y FROM (SELECT SUM(CAST(n AS HUGEINT) * n) AS y FROM t GROUP BY s) AS a",
+            "SELECT SUM(a.y) AS y FROM (SELECT SUM(CAST(n AS HUGEINT) * n) AS y FROM t GROUP BY s) AS a CROSS JOIN t",
+        ),
+        # a share of the count of all rows
+        (
+            f"SELECT {SHARE} FROM (SELECT COUNT(n) AS c, COUNT(*) AS r FROM t) AS a",
+            f"SELECT {SHARE} FROM (SELECT COUNT(*) AS c, COUNT(n) AS r FROM t) AS a",
+        ),
+    ],
+)
+def test_ranges_follow_from_what_expressions_are_of_each_other(proved: str, refused: str) -> None:
+    prove(proved)
+    with pytest.raises(Unproved):
+        prove(refused)
+
+
+POLICY = """
+budget = { epsilon = 1e6 }
+[tables]
+t = { privacy_unit = "u", max_rows = 5 }
+"""
+
+
+@pytest.fixture
+def session() -> Iterator[dpsql.Session]:
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE t AS SELECT range % 40 AS u, range::INTEGER AS a, range / 7 AS x FROM range(100)"
+        )
+        con.execute(
+            "ALTER TABLE t ADD COLUMN day DATE; ALTER TABLE t ADD COLUMN b BIGINT; ALTER TABLE t ADD COLUMN h HUGEINT"
+        )
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as made:
+            yield made
+
+
+def unchanged(node: Any) -> Any:
+    return node
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "other", "text"),
+    [
+        (operators, "_hold", lambda reach, own, *operands: own, "SELECT COUNT(*) FROM t WHERE a + a > 3"),
+        (operators, "_hold", lambda reach, own, *operands: own, "SELECT COUNT(*) FROM t WHERE b * a > 3"),
+        (operators, "make_try", unchanged, "SELECT COUNT(*) FROM t WHERE h + a > 3"),
+        (operators, "make_try", unchanged, "SELECT COUNT(*) FROM t WHERE b // a > 3"),
+        (operators, "make_try", unchanged, "SELECT COUNT(*) FROM t WHERE day + a > day"),
+        (temporal, "make_try", unchanged, "SELECT COUNT(*) FROM t WHERE last_day(day) > day"),
+        (temporal, "make_try", unchanged, "SELECT COUNT(*) FROM t WHERE make_date(a, 1, 1) > day"),
+        (exact_aggregates, "_STEPS", 2.0**62, "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (0, 9), blocks = 20) VAR_POP(x) FROM t"),
+    ],
+)  # fmt: skip
+def test_without_one_of_the_binders_clamps_the_lock_refuses(
+    session: dpsql.Session,
+    monkeypatch: pytest.MonkeyPatch,
+    module: Any,
+    name: str,
+    other: Callable[..., Any],
+    text: str,
+) -> None:
+    text = text if "WITH" in text else text.replace("SELECT", "SELECT WITH DP OPTIONS (epsilon = 1)")
+    session.sql(text)
+    spent = session.budget().spent
+    monkeypatch.setattr(module, name, other)
+    with pytest.raises(Unproved):
+        session.sql(f"{text} ")
+        session.sql(text.replace("FROM t", "FROM t AS t"))
+    assert session.budget().spent == spent
