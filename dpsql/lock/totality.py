@@ -563,8 +563,8 @@ class _Plan:
         same = (fits and {child.kind.get("id"), name} <= RANGES.keys()) or child.symbol == _MISSING
         symbol = child.symbol if same else self.symbol("cast", attempt, repr(kind), child.symbol)
         made = _clipped(kind, low, high, child.sure and (fits or not attempt))
-        made.symbol = symbol
-        return replace(made, only=child.only, total=child.total) if same else made
+        only, total = child.only if fits or not attempt else 0, child.total if same else None
+        return replace(made, symbol=symbol, only=only, total=total)
 
     def _call(self, name: str, node: Node, args: list[Range], kind: Node, attempt: bool) -> Range:
         """Return the range of a function's result; refuse one that may fail."""

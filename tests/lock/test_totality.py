@@ -193,6 +193,8 @@ budget = { epsilon = 1e6 }
 t = { privacy_unit = "u", max_rows = 5 }
 """
 
+SPREAD = "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (0, 9), blocks = 20) VAR_POP(x) FROM t"
+
 
 @pytest.fixture
 def session() -> Iterator[dpsql.Session]:
@@ -221,7 +223,7 @@ def unchanged(node: Any) -> Any:
         (operators, "make_try", unchanged, "SELECT COUNT(*) FROM t WHERE day + a > day"),
         (temporal, "make_try", unchanged, "SELECT COUNT(*) FROM t WHERE last_day(day) > day"),
         (temporal, "make_try", unchanged, "SELECT COUNT(*) FROM t WHERE make_date(a, 1, 1) > day"),
-        (exact_aggregates, "_STEPS", 2.0**62, "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (0, 9), blocks = 20) VAR_POP(x) FROM t"),
+        (exact_aggregates, "_STEPS", 2.0**62, SPREAD),
     ],
 )  # fmt: skip
 def test_without_one_of_the_binders_clamps_the_lock_refuses(

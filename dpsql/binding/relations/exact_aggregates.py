@@ -317,6 +317,9 @@ class OwnGridMoments(ExactMoments):
         if len(self.values) > 1:  # without WHERE, after which the engine may expect fewer rows than blocks
             pairs = (As(f"CASE WHEN each.{b} IS NOT NULL THEN each.{a} END", a) for a, b in ("yx", "xy"))
             given = Select((As(f"each.{name}", name), *pairs), Subquery(given, "each"))
+        step = {axis: f"(rows.{axis} - ends.c{axis}) * ends.s{axis}" for axis in self.values}
+        # true wherever there is a value; the lock proves from it that nothing overflows
+        known = " AND ".join(f"{one} BETWEEN {-_STEPS!r} AND {_STEPS!r}" for one in step.values())
         ends, steps = [As(f"given.{name}", name)], [As(f"rows.{name}", name)]
         for axis in self.values:
             low, high = f"MIN(given.{axis})", f"MAX(given.{axis})"
@@ -324,9 +327,7 @@ class OwnGridMoments(ExactMoments):
             ends.append(As(f"({low} + {high}) / 2", f"c{axis}"))
             ends.append(As(f"CASE {fine} ELSE CAST(1 AS DOUBLE) END", f"s{axis}"))
             steps += [As(f"ends.{one}", one) for one in (f"c{axis}", f"s{axis}")]
-            step = f"(rows.{axis} - ends.c{axis}) * ends.s{axis}"
-            known = f"CASE WHEN {step} BETWEEN {-_STEPS!r} AND {_STEPS!r} THEN {step} END"  # always; the lock proves it here
-            steps.append(As(f"TRY_CAST({known} AS BIGINT)", axis))
+            steps.append(As(f"TRY_CAST(CASE WHEN {known} THEN {step[axis]} END AS BIGINT)", axis))
         # always true: after a condition the engine expects few rows, which is right here
         few = "COALESCE(MAX(given.y) >= MIN(given.y), TRUE)"
         grid = Select(tuple(ends), Subquery(given, "given"), group=f"given.{name}", having=few)
