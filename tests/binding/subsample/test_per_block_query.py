@@ -8,6 +8,7 @@ from typing import Any
 from unittest import mock
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 import dpsql
@@ -165,3 +166,19 @@ def test_plain_sums_would_move_other_blocks() -> None:
             sums.append(rows.fetchall())
     assert len(sums[0]) == len(sums[1])
     assert sums[0] != sums[1]
+
+
+@pytest.mark.parametrize("odd", [3_600_000_000, 10**15])
+def test_a_clock_time_outside_the_day_ends_no_statement(odd: int) -> None:
+    """DuckDB's process ends if it writes such a time as text; files and Arrow tables may have it (DPSQL-2026-19)."""
+    clock = pa.array([3_600_000_000] * 39 + [odd], pa.time64("us"))
+    given = pa.table({"u": range(40), "x": range(40), "clock": clock})
+    with duckdb.connect() as con:
+        con.register("given", given)
+        con.execute("CREATE TABLE t AS SELECT * FROM given")
+        con.unregister("given")
+        policy = "budget = { epsilon = 1e6 }\n[tables]\nt = { privacy_unit = 'u', max_rows = 1 }"
+        with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
+            ranked = "(SELECT rank() OVER (ORDER BY clock, x) AS r FROM t)"
+            asked = f"SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (0, 9), blocks = 5) MAX(r) FROM {ranked}"
+            assert len(session.sql(asked).fetchall()) == 1
