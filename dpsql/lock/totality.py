@@ -574,6 +574,10 @@ class _Plan:
             return self._extreme(name, args, symbol)
         if name.startswith("to_") and kind.get("id") == "INTERVAL":  # DuckDB 1.5's literals
             attempt = attempt or _holds({"id": "SMALLINT"}, args[0].low, args[0].high)
+        if name in ("+", "-") and kind.get("id") in _TIMESTAMPS and _is_short(node["children"][-1]):
+            attempt = attempt or _holds({"id": "DATE"}, args[0].low, args[0].high)
+        if name == "make_timestamp" and len(args) == 1:  # microseconds of a public calendar
+            attempt = attempt or _holds({"id": "BIGINT"}, *_product(args[0], Range({}, 2, 2)))
         rule = _RULES.get(name)
         if rule is None or kind.get("id") not in _NUMBERS:
             if not attempt and name not in _TOTAL:
@@ -653,7 +657,9 @@ class _Plan:
         if name in ("sum", "avg"):
             most = first.whole
             low = 0 if first.positive else times(most, -1)
-            added = {"id": "HUGEINT"} if first.kind.get("id") in RANGES else first.kind
+            added = first.kind if first.kind.get("id") not in RANGES else {"id": "HUGEINT"}
+            if added.get("id") == "DECIMAL":  # added up with 38 digits
+                added = {"id": "DECIMAL", "type_info": {"width": 38, "scale": _digits(added)[1]}}
             if not _holds(kind if name == "sum" else added, low, most):
                 refuse(f"{name}, whose total may have no place in {kind.get('id')}")
             self.sums[symbol] = (
@@ -858,6 +864,16 @@ def _is_above_zero(width: Node) -> bool:
         return len(width["children"]) == 1 and (_read_count(width["children"][0]) or 0) > 0
     parts = _constant(width)
     return isinstance(parts, dict) and min(parts.values()) >= 0 and max(parts.values()) > 0
+
+
+def _is_short(interval: Node) -> bool:
+    """Return whether an operand is a constant interval of less than 10,000 years."""
+    if interval.get("type") == "BOUND_FUNCTION":  # DuckDB 1.5: to_days of a text
+        short = _called(interval) not in ("to_decades", "to_centuries", "to_millennia")
+        return short and abs(_read_count(interval["children"][0]) or 10_000) < 10_000
+    parts = _constant(interval)
+    most = {"months": 120_000, "days": 3_650_000, "micros": 10**17}
+    return isinstance(parts, dict) and all(abs(number) < most.get(part, 0) for part, number in parts.items())
 
 
 def _read_count(child: Node) -> int | None:
