@@ -667,7 +667,7 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
     ends = [As(f"{f}({n})", f"{n}_{at}") for n in names for f, at in (("MIN", "low"), ("MAX", "high"))]
     listed: dict[str, Query | str] = {}
     if exact.domain is None:
-        columns: list[str | As] = [As(f"CAST({key.name} AS {key.type})", key.name) for key in exact.keys]
+        columns: list[str | As] = [As(f"TRY_CAST({key.name} AS {key.type})", key.name) for key in exact.keys]
         columns += [As(t.sql, t.name) if t.rows is not None else t.name for t in tallies]
         final = Select((*columns, UNITS_COLUMN), packed.PACKED_TOTALS)
         routes = [PackedRoute(names, rows.sql, final.sql)]

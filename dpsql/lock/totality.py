@@ -549,6 +549,8 @@ class _Plan:
         attempt = attempt or details.get("try_cast", False)
         name, number = kind.get("id"), _read_number(_operand(node), kind)
         low, high = (child.low, child.high) if number is None else (math.floor(number), math.ceil(number))
+        if child.kind.get("id") == "BOOLEAN":
+            number, low, high = 0, 0, 1
         if name in _FLOATS:
             low, high = _float_ends(kind, low, high)
         elif name not in _NUMBERS or (child.kind.get("id") not in _NUMBERS and number is None):
@@ -642,7 +644,7 @@ class _Plan:
         return made
 
     def _aggregate(self, node: Node, row: Row, rows: int, most_rows: int = MOST_ROWS) -> Range:
-        """Return the range of an aggregate or a window over ``rows``; refuse one that may fail."""
+        """Return the range of an aggregate or a window over ``rows``; refuse a total that may overflow."""
         name, kind, args = _called(node), node["return_type"], self._operands(node, row)
         first = args[0] if node.get("children") else Range({}, sure=True)
         plain = not (node.get("filter") or node.get("distinct") or node.get("aggregate_type") == "DISTINCT")
@@ -668,8 +670,6 @@ class _Plan:
             )
             made = _clipped(kind, low, most) if name == "sum" else self._typed(kind)
             return replace(made, symbol=symbol, total=most if name == "sum" else None)
-        if name not in _AMONG and name not in ("percent_rank", "cume_dist", "array_agg", "list"):
-            refuse(f"the aggregate {name}, which may fail")
         return self._typed(kind)
 
 
