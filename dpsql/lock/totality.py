@@ -236,7 +236,7 @@ cbrt exp ln log log10 sin cos tan asin acos atan atan2 sinh cosh tanh asinh acos
 regexp_replace lower lcase upper ucase reverse strip_accents nfc_normalize trim ltrim rtrim substring substr left right
 replace translate split_part string_split str_split starts_with ^@ prefix ends_with suffix contains jaro_similarity
 jaro_winkler_similarity md5 sha1 sha256 || concat concat_ws list_value list_extract array_extract list_slice array_slice
-list_contains list_has_all list_has_any list_filter list_transform map_keys map_values map_extract map_extract_value
+list_distinct list_sort list_reverse_sort list_reverse list_contains list_has_all list_has_any list_filter list_transform map_keys map_values map_extract map_extract_value
 map_contains
 """
 _TOTAL = frozenset(_TOTAL_WORDS.split())
@@ -578,6 +578,8 @@ class _Plan:
             attempt = attempt or _holds({"id": "SMALLINT"}, args[0].low, args[0].high)
         if name in ("+", "-") and kind.get("id") in _TIMESTAMPS and _is_short(node["children"][-1]):
             attempt = attempt or _holds({"id": "DATE"}, args[0].low, args[0].high)
+        if name in ("list_aggr", "list_aggregate"):
+            attempt = attempt or _constant(node["children"][1]) in (*_AMONG, *_COUNTS, "string_agg")
         if name == "make_timestamp" and len(args) == 1:  # microseconds of a public calendar
             attempt = attempt or _holds({"id": "BIGINT"}, *_product(args[0], Range({}, 2, 2)))
         rule = _RULES.get(name)
