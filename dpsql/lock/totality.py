@@ -236,7 +236,8 @@ cbrt exp ln log log10 sin cos tan asin acos atan atan2 sinh cosh tanh asinh acos
 regexp_replace lower lcase upper ucase reverse strip_accents nfc_normalize trim ltrim rtrim substring substr left right
 replace translate split_part string_split str_split starts_with ^@ prefix ends_with suffix contains jaro_similarity
 jaro_winkler_similarity md5 sha1 sha256 || concat concat_ws list_value list_extract array_extract list_slice array_slice
-list_distinct list_sort list_reverse_sort list_reverse list_contains list_has_all list_has_any list_filter list_transform map_keys map_values map_extract map_extract_value
+list_distinct list_sort list_reverse_sort list_reverse
+list_contains list_has_all list_has_any list_filter list_transform map_keys map_values map_extract map_extract_value
 map_contains
 """
 _TOTAL = frozenset(_TOTAL_WORDS.split())
