@@ -25,8 +25,8 @@ from dpsql.lock.duckdb_reader import read_tree
 from dpsql.lock.expressions import Env, Expressions, cap_of
 from dpsql.lock.facts import Facts, Kind, Number, Relation, Set, Symbol, Symbols, Value, add, least, times
 from dpsql.lock.from_clause import Sources, both_ways, same_type
+from dpsql.lock.plan_types import MOST_OF_ONE, fits_38_digits
 from dpsql.lock.scores import prove_scores
-from dpsql.lock.totality import MOST_OF_ONE, fits_38_digits
 from dpsql.lock.tree import Call, Cast, Expr, Literal, Ref, Select, Union, Window, conjuncts, refuse
 from dpsql.mechanisms import base
 from dpsql.mechanisms.base import ClaimedText, CodesClaim, PackingClaim, RowsClaim, UnitPlace

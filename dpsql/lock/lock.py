@@ -21,7 +21,8 @@ from dpsql.errors import PolicyError
 from dpsql.late_dataclass import dataclass
 from dpsql.lock import tree
 from dpsql.lock.check import Serialise, check, check_pattern, check_tree
-from dpsql.lock.totality import NARROW, Node, Plan, list_wide_outputs, prove_total
+from dpsql.lock.plan_types import Node, list_wide_outputs
+from dpsql.lock.totality import NARROW, Plan, prove_total
 from dpsql.lock.tree import Base, Hop, Known, Lent, Unproved, refuse
 from dpsql.mechanisms.base import ClaimedText, LentTotals, PackingClaim, PublicClaim, RouteClaim
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE

@@ -10,9 +10,6 @@ and the type of every expression. From the types, literals and clamps in it this
   or an interval has not, for a bucket whose width is not above zero, and for an escape of several characters, as soon as a
   row has a value there. Such calls are refused by the types of their arguments.
 * DuckDB has no SEMI or ANTI join by an order of intervals, and says so only when there is a row to join.
-
-Outputs need a type that Arrow, Python and another DuckDB also have. Arrow represents 128-bit integers as decimals of 38
-digits. So an output of such a type must be proved to have at most 38 digits, and lists, structs and maps can't contain one.
 """
 
 from __future__ import annotations
@@ -29,69 +26,12 @@ from typing import Any
 
 from dpsql.late_dataclass import dataclass
 from dpsql.lock.expressions import lower, upper
-from dpsql.lock.facts import Number, Value, add, least, times
+from dpsql.lock.facts import Number, add, least, times
+from dpsql.lock.plan_types import FLOATS, Node, digits_of, is_total
 from dpsql.lock.tree import RANGES, Unproved, refuse
-
-Node = Mapping[str, Any]
-"""A node or a type of DuckDB's plan."""
-_MOST = 10**38 - 1
-MOST_OF_ONE = 1 << 92
-"""The most that one row may add to a sum: over 2**34 rows it has at most 38 digits."""
-_WIDE = ("HUGEINT", "UHUGEINT")
-_EXPORTED = """
-BOOLEAN TINYINT SMALLINT INTEGER BIGINT UTINYINT USMALLINT UINTEGER UBIGINT FLOAT DOUBLE DECIMAL VARCHAR CHAR ENUM UUID DATE
-TIME TIMESTAMP TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS BLOB INTERVAL NULL SQLNULL
-"""
-_PLAIN = frozenset(_EXPORTED.split()) | {"TIMESTAMP WITH TIME ZONE"}
-"""Types whose every value can be exported. An interval's microseconds may overflow, which raises no error."""
-
-
-def fits_38_digits(value: Value) -> bool:
-    """Return whether an integer output has at most 38 digits: it is bounded, or a sum of bounded terms.
-
-    Public values always pass: if one fails, it fails whatever the private rows are.
-    """
-    if value.public or value.narrow or (value.most is not None and value.most <= _MOST):
-        return True
-    if not value.whole:
-        return False
-    if value.step is not None:
-        return max(-value.step[0], value.step[1]) <= MOST_OF_ONE
-    moves = (move for move in (value.weight, value.total) if move is not None)
-    return any(move <= MOST_OF_ONE for move in moves)
-
-
-def list_wide_outputs(outputs: Iterable[tuple[str, Node]]) -> frozenset[str]:
-    """Return the outputs that are 128-bit integers, which may have more than 38 digits.
-
-    Args:
-        outputs: names and types in DuckDB's plan.
-    """
-    wide = set()
-    for name, kind in outputs:
-        if kind.get("id") in _WIDE:
-            wide.add(name)
-        elif not _leaves(kind):
-            refuse(f"an output of the type {kind.get('id')}, whose values may have no way out")
-    return frozenset(wide)
-
-
-def _leaves(kind: Node) -> bool:
-    info = kind.get("type_info") or {}
-    if kind.get("id") in ("LIST", "ARRAY", "MAP"):
-        return _leaves(info.get("child_type") or {})
-    if kind.get("id") in ("STRUCT", "TUPLE"):
-        return all(_leaves(part["second"]) for part in info.get("child_types") or [{"second": {}}])
-    return kind.get("id") in _PLAIN
-
 
 Plan = Callable[[str], str]
 """DuckDB's bound plan of a text as JSON, without optimizations."""
-
-_FLOATS = ("FLOAT", "DOUBLE")
-_WRITABLE = frozenset(("BOOLEAN", "UUID", "ENUM", "DATE", "INTERVAL", "DECIMAL", "CHAR", *_FLOATS, *RANGES))
-"""Types whose every value has a text. Times and timestamps out of range, which files may have, have none."""
-_NESTED = ("STRUCT", "TUPLE")
 
 
 def prove_total(text: str, plan: Plan, exact: bool = False) -> list[tuple[str, Node]]:
@@ -165,7 +105,7 @@ class Range:
 def _ends(kind: Node) -> Ends:
     """Return the least and the greatest value of an integer type, or whole numbers around those of a decimal."""
     if kind.get("id") == "DECIMAL":
-        most = 10 ** _digits(kind)[0]
+        most = 10 ** digits_of(kind)[0]
         return -most, most
     return RANGES.get(str(kind.get("id")), (None, None))
 
@@ -175,7 +115,7 @@ def _holds(kind: Node, low: Number, high: Number) -> bool:
     name = kind.get("id")
     least, most = (-_FARTHEST, _FARTHEST) if name == "DATE" else _ends(kind)
     if least is None or most is None or low is None or high is None:
-        return name in _FLOATS
+        return name in FLOATS
     return least < low and high < most if name == "DECIMAL" else least <= low and high <= most
 
 
@@ -192,7 +132,7 @@ def _product(a: Range, b: Range) -> Ends:
 
 def _quotient(a: Range, b: Range) -> Ends:
     """Bound a quotient of integers, which is NULL for a divisor of zero, or of floats, which is infinite or NaN."""
-    if a.kind.get("id") in _FLOATS and (b.low is None or b.low <= 0):
+    if a.kind.get("id") in FLOATS and (b.low is None or b.low <= 0):
         return (0 if a.positive and b.positive else None), None
     if not b.positive:
         return times(a.most, -1), a.most
@@ -552,7 +492,7 @@ class _Plan:
         low, high = (child.low, child.high) if number is None else (math.floor(number), math.ceil(number))
         if child.kind.get("id") == "BOOLEAN":
             number, low, high = 0, 0, 1
-        if name in _FLOATS:
+        if name in FLOATS:
             low, high = _float_ends(kind, low, high)
         elif name not in _NUMBERS or (child.kind.get("id") not in _NUMBERS and number is None):
             low, high = _time_ends(node, child, kind)
@@ -589,7 +529,7 @@ class _Plan:
                 refuse(f"{name}, which may fail, outside of TRY")
             return replace(self._typed(kind), symbol=symbol)
         low, high = self._related(name, args, symbol) or rule(*args)
-        if kind.get("id") in _FLOATS:
+        if kind.get("id") in FLOATS:
             low, high = _float_ends(kind, low, high)
         if not attempt and name not in _SMALL and not _holds(kind, low, high):
             refuse(f"{name}, whose result may have no place in {kind.get('id')}")
@@ -664,7 +604,7 @@ class _Plan:
             low = 0 if first.positive else times(most, -1)
             added = first.kind if first.kind.get("id") not in RANGES else {"id": "HUGEINT"}
             if added.get("id") == "DECIMAL":  # added up with 38 digits
-                added = {"id": "DECIMAL", "type_info": {"width": 38, "scale": _digits(added)[1]}}
+                added = {"id": "DECIMAL", "type_info": {"width": 38, "scale": digits_of(added)[1]}}
             if not _holds(kind if name == "sum" else added, low, most):
                 refuse(f"{name}, whose total may have no place in {kind.get('id')}")
             self.sums[symbol] = (
@@ -678,7 +618,7 @@ class _Plan:
 
 # -- parts of plans -----------------------------------------------------------------------------------------------------
 
-_NUMBERS = frozenset((*RANGES, *_FLOATS, "DECIMAL", "DATE"))
+_NUMBERS = frozenset((*RANGES, *FLOATS, "DECIMAL", "DATE"))
 _TYPES = frozenset(("return_type", "value", "names", "returned_types"))
 """The parts of a plan that have no expressions."""
 
@@ -740,7 +680,7 @@ def _read_ends(value: Any, kind: Node, exact: bool) -> Ends:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None, None
     if kind.get("id") == "DECIMAL":
-        value = Fraction(value) / 10 ** _digits(kind)[1]
+        value = Fraction(value) / 10 ** digits_of(kind)[1]
     elif not exact and kind.get("id") in RANGES and 0 < abs(value) < 10**9:
         digits = len(str(abs(value)))
         low = max([10 ** (digits - 1), *(most + 1 for most in NARROW if most < abs(value))])
@@ -775,7 +715,7 @@ _MOMENT = re.compile(
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,6})?|24:00:00")
 _NUMBER = re.compile(r"-?[0-9]{1,300}([.][0-9]{0,300})?(e[+-]?[0-9]{1,2})?|-?infinity|nan", re.I)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
-_FORMS = {"TIME": _CLOCK, "UUID": _UUID, "BOOLEAN": re.compile("t|f"), **dict.fromkeys(_FLOATS, _NUMBER)}
+_FORMS = {"TIME": _CLOCK, "UUID": _UUID, "BOOLEAN": re.compile("t|f"), **dict.fromkeys(FLOATS, _NUMBER)}
 """Texts that have a cast to a type; DuckDB 1.5 reads TRUE and FALSE as casts of texts."""
 
 
@@ -896,66 +836,6 @@ def _constant(node: Node) -> object:
         node = _operand(node)
     constant = node.get("value") if node.get("expression_class") == "BOUND_CONSTANT" else None
     return constant.get("value") if isinstance(constant, dict) else None
-
-
-def is_total(source: Node, target: Node) -> bool:
-    """Return whether every value of a type has a cast to another type."""
-    if source == target:
-        return True
-    name, other = source.get("id"), target.get("id")
-    if name in ("NULL", "SQLNULL"):
-        return True
-    if name in ("LIST", "ARRAY", "MAP") or name in _NESTED:
-        return _is_total_inside(source, target)
-    if name == other:
-        if name != "DECIMAL":
-            return name != "ENUM" and not _is_json(target)  # of other values, of texts that are none
-        (before, after), (room, behind) = _digits(source), _digits(target)
-        return before <= room and after <= behind
-    if (name, other) == ("TIMESTAMP", "DATE"):
-        return True
-    if other == "VARCHAR":
-        return name in _WRITABLE and not _is_json(target)
-    if name == "BOOLEAN":
-        return other in (*RANGES, *_FLOATS)
-    if other in _FLOATS:
-        return name in ("FLOAT", "DECIMAL") or (name in RANGES and (name, other) != ("UHUGEINT", "FLOAT"))
-    if name in RANGES:
-        low, high = RANGES[name]
-        if other in RANGES:
-            least, most = RANGES[other]
-            return least <= low and high <= most
-        return other == "DECIMAL" and max(-low, high) < 10 ** _digits(target)[0]
-    return False
-
-
-def _is_json(kind: Node) -> bool:
-    return (kind.get("type_info") or {}).get("alias") == "JSON"
-
-
-def _is_total_inside(source: Node, target: Node) -> bool:
-    name, other = source["id"], target.get("id")
-    here, there = source.get("type_info") or {}, target.get("type_info") or {}
-    if other == "VARCHAR" and not _is_json(target):
-        parts = [item["second"] for item in here.get("child_types") or []] or [here.get("child_type") or {}]
-        return all(is_total(part, target) for part in parts)
-    if name in _NESTED:
-        fields, others = here.get("child_types") or [], there.get("child_types") or []
-        alike = [item["first"].lower() for item in fields] == [item["first"].lower() for item in others]
-        pairs = zip(fields, others, strict=False)
-        return other == name and alike and all(is_total(a["second"], b["second"]) for a, b in pairs)
-    if other != name and (name, other) != ("ARRAY", "LIST"):
-        return False
-    if other == "ARRAY" and here.get("size") != there.get("size"):
-        return False
-    return is_total(here.get("child_type") or {}, there.get("child_type") or {})
-
-
-def _digits(kind: Node) -> tuple[int, int]:
-    """Return the digits of a decimal before and after the point."""
-    info = kind.get("type_info") or {}
-    scale = int(info.get("scale", 0))
-    return int(info.get("width", 0)) - scale, scale
 
 
 def _name(child: Node) -> str:
