@@ -73,7 +73,7 @@ class ShapedText:
         many digits: equal integers, and integers of one length and type, are alike.
 
         >>> ShapedText("", ("7", "99", "200", "300", "12.5", "'x'", "007", "99")).list_ranges()
-        ('1:0:0', '2:0:1', '3:1:2', '3:2:3', '12.5', "'x'", '007', '2:0:1')
+        ('1:0:0', '2:0:1', '3:2:2', '3:3:3', '12.5', "'x'", '007', '2:0:1')
         """
         first: dict[str, int] = {}
         return tuple(

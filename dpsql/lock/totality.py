@@ -709,13 +709,21 @@ _FARTHEST = 10**7
 """Days from the year 0 that dates and timestamps have."""
 _TIME_ENDS = {"-infinity": -(1 << 31), "infinity": 1 << 31, "00:00:00": 0, "24:00:00": 1}
 """The ends between which each timestamp and clock time has a text."""
+_HOURS = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,6})?"
+_CLOCK = re.compile(f"{_HOURS}|24:00:00")
 _MOMENT = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?([+-][0-9]{2})?)?"
+    rf"(?P<year>[0-9]{{4}})-(?P<month>[0-9]{{1,2}})-(?P<day>[0-9]{{1,2}})([ T]{_HOURS}([+-](0[0-9]|1[0-4]))?)?"
 )
-_CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,6})?|24:00:00")
 _NUMBER = re.compile(r"-?[0-9]{1,300}([.][0-9]{0,300})?(e[+-]?[0-9]{1,2})?|-?infinity|nan", re.I)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
-_FORMS = {"TIME": _CLOCK, "UUID": _UUID, "BOOLEAN": re.compile("t|f"), **dict.fromkeys(FLOATS, _NUMBER)}
+_BYTES = re.compile(r"([ -\[\]-~]|\\x[0-9a-fA-F]{2})*")
+_FORMS = {
+    "TIME": _CLOCK,
+    "UUID": _UUID,
+    "BLOB": _BYTES,
+    "BOOLEAN": re.compile("t|f"),
+    **dict.fromkeys(FLOATS, _NUMBER),
+}
 """Texts that have a cast to a type; DuckDB 1.5 reads TRUE and FALSE as casts of texts."""
 
 
@@ -737,9 +745,17 @@ def _time_ends(node: Node, child: Range, kind: Node) -> Ends:
     day = _TIME_ENDS.get(text)
     if day is None and kind.get("id") == "TIME" and _CLOCK.fullmatch(text):
         return 0, 1
-    if day is None and _MOMENT.fullmatch(text):
-        day = datetime.date.fromisoformat(text[:10]).toordinal()
-    return day, day
+    return (_read_day(text),) * 2 if day is None else (day, day)
+
+
+def _read_day(text: str) -> int | None:
+    """Return the day of a date or a moment in a text, counted from the year 1; None if it is none."""
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        return None
+    with contextlib.suppress(ValueError):
+        return datetime.date(*map(int, found.group("year", "month", "day"))).toordinal()
+    return None
 
 
 def _fits_constant(node: Node, target: Node) -> bool:
@@ -748,10 +764,7 @@ def _fits_constant(node: Node, target: Node) -> bool:
     if not isinstance(text, str):
         return False
     if kind == "DATE" or kind.startswith("TIMESTAMP"):
-        if _MOMENT.fullmatch(text) is None:
-            return text in _TIME_ENDS
-        with contextlib.suppress(ValueError):
-            return datetime.datetime.fromisoformat(text) is not None
+        return text in _TIME_ENDS or _read_day(text) is not None
     return kind in _FORMS and _FORMS[kind].fullmatch(text) is not None
 
 

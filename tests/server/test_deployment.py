@@ -142,7 +142,7 @@ def test_each_event_of_the_page_is_written_somewhere() -> None:
     events |= ALERTS
     assert len(events) > 6
     folder = Path(queues.__file__).parent
-    sources = [path.read_text("utf-8") for path in folder.glob("*.py")]
+    sources = [path.read_text("utf-8") for path in folder.rglob("*.py")]
     written = {name for text in sources for name in re.findall(r"_?log\.write\(\s*\"([a-z ]+)\"", text)}
     assert events <= written
 

@@ -395,8 +395,8 @@ def snap_to_decimal(total: str, bounds: Bounds | None) -> str:
     return f"(CASE WHEN ABS({total} - {short}) < {far!r} THEN {short} ELSE {total} END)"
 
 
-_MOST_ROWS = 2**31
-"""The most rows of one unit."""
+_MOST_ROWS = 2**34
+"""The most rows of one unit, as the second lock takes it."""
 
 
 def bound_any_sum(typed: Typed) -> Bounds | None:
@@ -414,7 +414,7 @@ def is_added_exactly(kind: Type) -> bool:
     return kind.kind == "DECIMAL" and sum(kind.digits) <= 18
 
 
-_FAR_WHOLE = 2**95
+_FAR_WHOLE = 2**92
 """The sum of this number over ``_MOST_ROWS`` rows fits 128 bits."""
 
 
