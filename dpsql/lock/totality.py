@@ -22,6 +22,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from dpsql.late_dataclass import dataclass
@@ -154,6 +155,11 @@ def _shifted(a: Range, b: Range) -> Ends:
     )
 
 
+def _part(ends: Ends, of: Range) -> Ends:
+    """Bound a part of a time."""
+    return (-(1 << 36), 1 << 36) if of.kind.get("id") == "INTERVAL" else ends
+
+
 def _float_ends(kind: Node, low: Number, high: Number) -> Ends:
     """Widen ends by a float's errors of rounding."""
     bits = 50 if kind.get("id") == "DOUBLE" else 20
@@ -161,14 +167,24 @@ def _float_ends(kind: Node, low: Number, high: Number) -> Ends:
     return low, None if high is None else high + (abs(high) >> bits) + 1
 
 
-_SMALL_WORDS = """
-length char_length character_length strlen bit_length bit_count strpos instr position ascii unicode ord levenshtein editdist3
-len array_length list_position list_unique list_count cardinality era century decade millennium year isoyear quarter month week
-weekofyear yearweek day dayofmonth dayofweek weekday isodow dayofyear hour minute second millisecond microsecond timezone
-timezone_hour timezone_minute
+_LENGTH_WORDS = """
+length char_length character_length strlen bit_length bit_count strpos instr position levenshtein editdist3 len array_length
+list_unique cardinality
 """
-_SMALL = frozenset(_SMALL_WORDS.split())
+_LENGTHS = frozenset(_LENGTH_WORDS.split())
+_SMALL_WORDS = """
+ascii unicode ord list_position list_count era century decade millennium year isoyear quarter month week weekofyear yearweek day
+dayofmonth dayofweek weekday isodow dayofyear hour minute second millisecond microsecond timezone timezone_hour timezone_minute
+"""
+_SMALL = _LENGTHS | frozenset(_SMALL_WORDS.split())
 """Functions that count, or that take a part of a time: their results have at most 36 bits."""
+_PARTS: Mapping[str, Ends] = {
+    "era": (0, 1), "quarter": (1, 4), "month": (1, 12), "week": (1, 53), "weekofyear": (1, 53), "day": (1, 31),
+    "dayofmonth": (1, 31), "dayofweek": (0, 6), "weekday": (0, 6), "isodow": (1, 7), "dayofyear": (1, 366), "hour": (0, 24),
+    "minute": (0, 59), "second": (0, 59), "millisecond": (0, 59_999), "microsecond": (0, 59_999_999),
+    **dict.fromkeys(("year", "isoyear", "decade", "century", "millennium"), (-6_000_000, 6_000_000)),
+}  # fmt: skip
+"""The ends of the parts of dates, timestamps and clock times; those of intervals may be larger, and negative."""
 _TOTAL_WORDS = """
 hash xor & | ~ epoch row struct_pack struct_extract isnan isinf isfinite signbit normalized_interval
 cbrt exp ln log log10 sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh cot degrees radians pi even gamma lgamma
@@ -197,6 +213,8 @@ _RULES: Mapping[str, Callable[..., Ends]] = {
     "power": lambda a, b: (0 if a.positive else None, None),
     "sign": lambda a: (-1, 1),
     **dict.fromkeys(_SMALL, lambda *args: (-(1 << 36), 1 << 36)),
+    **dict.fromkeys(_LENGTHS, lambda *args: (0, 1 << 36)),
+    **{name: partial(_part, ends) for name, ends in _PARTS.items()},
     **dict.fromkeys(_ROUNDINGS.split(), lambda a, *digits: (None, None) if digits else (a.low, a.high)),
 }
 """Functions of numbers, whose results may have no place in their type."""
