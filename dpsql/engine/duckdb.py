@@ -308,6 +308,13 @@ _CONFIGURED, _OF_NUMBERS = 4, 2
 """Cursors made before an instance is locked, for settings that later ones can't have; and cursors for numbers."""
 
 
+class _OwnCursor(threading.local):
+    """The cursor whose views read the files of some days, in the thread that has its lock."""
+
+    cursor: duckdb.DuckDBPyConnection | None = None
+    busy = False
+
+
 class DuckDBEngine(Engine):
     """Private tables of a DuckDB file, an open connection, data frames, or files.
 
@@ -354,7 +361,7 @@ class DuckDBEngine(Engine):
         self._instance: SharedInstance | None = None
         self._dated: duckdb.DuckDBPyConnection | None = None
         """The cursor whose views read the files of some days, for the thread that has its lock."""
-        self._dated_lock, self._mine = threading.Lock(), threading.local()
+        self._dated_lock, self._mine = threading.Lock(), _OwnCursor()
         self._patterns = [write_absolute(t, base) for t in policy.tables.values() if t.file]
         self._looked: object = look_at_files(self._patterns)
         self._sources = self._find_sources(policy, base)
@@ -744,9 +751,15 @@ class DuckDBEngine(Engine):
 
     @contextlib.contextmanager
     def _borrow(self, numbers: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-        mine = getattr(self._mine, "cursor", None)
-        if mine is not None:
-            yield mine
+        mine = self._mine
+        if (
+            mine.cursor is not None and not mine.busy
+        ):  # a query in the midst of another one's rows has another cursor
+            mine.busy = True
+            try:
+                yield mine.cursor
+            finally:
+                mine.busy = False
             return
         with self._numbers.borrow() if numbers else contextlib.nullcontext() as con:
             if con is not None:

@@ -237,11 +237,14 @@ Query = Select | Union
 # -- inside expressions ---------------------------------------------------------------------------------------------
 
 
+def _list_fields(node: Any) -> list[Any]:
+    return [getattr(node, name) for name in reversed(node.__slots__)]
+
+
 def parts(node: Expr) -> list[Expr]:
     """Return the direct subexpressions, without those of subqueries."""
     found: list[Expr] = []
-    root: Any = node
-    stack = [getattr(root, name) for name in reversed(root.__slots__)]
+    stack = _list_fields(node)
     while stack:
         part = stack.pop()
         if part.__class__ in _EXPRESSIONS:
@@ -263,8 +266,7 @@ def subexpressions(node: Expr) -> list[Expr]:
         if kind in _EXPRESSIONS:
             found.append(part)
             if kind is not Ref and kind is not Literal:
-                for name in reversed(part.__slots__):
-                    stack.append(getattr(part, name))
+                stack.extend(_list_fields(part))
         elif kind is tuple:
             stack.extend(reversed(part))
         elif kind is Order:

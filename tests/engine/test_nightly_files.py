@@ -244,3 +244,19 @@ def test_only_the_files_of_some_days_are_read(tmp_path: Path) -> None:
         with engine.within(((1, 2),)):
             assert read() == 20  # at least one file, for its columns
         assert read() == 80
+
+
+def test_a_query_amid_the_rows_of_another_has_its_own_cursor(tmp_path: Path) -> None:
+    for number in range(4):
+        write_day(tmp_path, number)
+    days = ((nights.FIRST.toordinal(), nights.FIRST.toordinal() + 1),)
+    with dpsql.connect(policy=dpsql.Policy.loads(nights.POLICY, base=tmp_path)) as session:
+        engine = inside.engine(session)
+        rows = f"SELECT x FROM {engine.relation(session.policy.tables['visits'])}"
+        with engine.within(days):
+            found = 0
+            for batch in engine.batches(rows):
+                assert engine.execute(f"SELECT COUNT(*) AS n FROM ({rows}) AS r")["n"][0].as_py() in (20, 80)
+                found += batch.num_rows
+            assert found == 20
+        assert engine.execute(rows).num_rows == 80
