@@ -362,6 +362,10 @@ class _Plan:
         row = None if left is None or right is None else left + right
         once = [False, node["type"] == "LOGICAL_ASOF_JOIN"]  # whether a row meets one at most, on either side
         for one in node.get("conditions") or ():
+            if "left" not in one or "right" not in one:  # a condition on one side's rows
+                for part in _expressions(one):
+                    self.value(part, None)
+                continue
             sides = self.value(one["left"], left), self.value(one["right"], right)
             if one.get("comparison") == "COMPARE_EQUAL":
                 once = [before or side.unique for before, side in zip(once, sides, strict=True)]
