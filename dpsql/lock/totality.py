@@ -535,6 +535,8 @@ class _Plan:
         """Return the range of a function's result; refuse one that may fail."""
         _check_call(name, node.get("children") or [])
         symbol = self.symbol(name, repr(kind), *(arg.symbol for arg in args))
+        if name in ("date_part", "datepart") and str(_constant(node["children"][0])) in _SMALL:
+            name, args = str(_constant(node["children"][0])), args[1:]  # year(x) in DuckDB 1.5
         if name in ("least", "greatest"):
             return self._extreme(name, args, symbol)
         if name.startswith("to_") and kind.get("id") == "INTERVAL":  # DuckDB 1.5's literals
