@@ -46,7 +46,7 @@ def prove_total(text: str, plan: Plan, exact: bool = False) -> list[tuple[str, N
         (root,) = json.loads(plan(f"SELECT * FROM ({text}) AS outputs"))["plans"]
         outputs = [(str(item["alias"]), item["return_type"]) for item in root["expressions"]]
         _Plan(exact).relation(root)
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         refuse("no plan of the text, or one of another shape")
     return outputs
 
@@ -172,19 +172,17 @@ length char_length character_length strlen bit_length bit_count strpos instr pos
 list_unique cardinality
 """
 _LENGTHS = frozenset(_LENGTH_WORDS.split())
-_SMALL_WORDS = """
-ascii unicode ord list_position list_count era century decade millennium year isoyear quarter month week weekofyear yearweek day
-dayofmonth dayofweek weekday isodow dayofyear hour minute second millisecond microsecond timezone timezone_hour timezone_minute
-"""
-_SMALL = _LENGTHS | frozenset(_SMALL_WORDS.split())
-"""Functions that count, or that take a part of a time: their results have at most 36 bits."""
 _PARTS: Mapping[str, Ends] = {
     "era": (0, 1), "quarter": (1, 4), "month": (1, 12), "week": (1, 53), "weekofyear": (1, 53), "day": (1, 31),
-    "dayofmonth": (1, 31), "dayofweek": (0, 6), "weekday": (0, 6), "isodow": (1, 7), "dayofyear": (1, 366), "hour": (0, 24),
-    "minute": (0, 59), "second": (0, 59), "millisecond": (0, 59_999), "microsecond": (0, 59_999_999),
+    "dayofmonth": (1, 31), "dayofweek": (0, 6), "weekday": (0, 6), "dow": (0, 6), "isodow": (1, 7), "dayofyear": (1, 366),
+    "doy": (1, 366), "hour": (0, 24), "minute": (0, 59), "second": (0, 59), "millisecond": (0, 59_999),
+    "microsecond": (0, 59_999_999), "yearweek": (-600_000_000, 600_000_000),
     **dict.fromkeys(("year", "isoyear", "decade", "century", "millennium"), (-6_000_000, 6_000_000)),
 }  # fmt: skip
 """The ends of the parts of dates, timestamps and clock times; those of intervals may be larger, and negative."""
+_SMALL_WORDS = "ascii unicode ord list_position list_count timezone timezone_hour timezone_minute"
+_SMALL = frozenset((*_LENGTHS, *_PARTS, *_SMALL_WORDS.split()))
+"""Functions that count, or that take a part of a time: their results have at most 36 bits, and are NULL for some values."""
 _TOTAL_WORDS = """
 hash xor & | ~ epoch row struct_pack struct_extract isnan isinf isfinite signbit normalized_interval
 cbrt exp ln log log10 sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh cot degrees radians pi even gamma lgamma
@@ -362,7 +360,7 @@ class _Plan:
         row = None if left is None or right is None else left + right
         once = [False, node["type"] == "LOGICAL_ASOF_JOIN"]  # whether a row meets one at most, on either side
         for one in node.get("conditions") or ():
-            if "left" not in one or "right" not in one:  # a condition on one side's rows
+            if not one.get("left") or not one.get("right"):  # a condition that compares no two sides
                 for part in _expressions(one):
                     self.value(part, None)
                 continue
@@ -535,7 +533,7 @@ class _Plan:
         """Return the range of a function's result; refuse one that may fail."""
         _check_call(name, node.get("children") or [])
         symbol = self.symbol(name, repr(kind), *(arg.symbol for arg in args))
-        if name in ("date_part", "datepart") and str(_constant(node["children"][0])) in _SMALL:
+        if name in ("date_part", "datepart") and str(_constant(node["children"][0])) in _PARTS:
             name, args = str(_constant(node["children"][0])), args[1:]  # year(x) in DuckDB 1.5
         if name in ("least", "greatest"):
             return self._extreme(name, args, symbol)
@@ -557,7 +555,8 @@ class _Plan:
             low, high = _float_ends(kind, low, high)
         if not attempt and name not in _SMALL and not _holds(kind, low, high):
             refuse(f"{name}, whose result may have no place in {kind.get('id')}")
-        sure = not attempt and name not in ("//", "%") and all(arg.sure for arg in args)
+        missing = attempt or name in ("//", "%") or name in _SMALL  # an infinite date has no month
+        sure = not missing and all(arg.sure for arg in args)
         total = add(args[0].total, args[1].total) if name == "+" else None
         return replace(_clipped(kind, low, high, sure), symbol=symbol, total=total)
 

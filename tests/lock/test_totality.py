@@ -121,6 +121,9 @@ def test_calls_that_fail_inside_try_are_refused(proved: str, refused: str) -> No
             "SUM(CAST(TRY_CAST(h AS BIGINT) AS HUGEINT) * TRY_CAST(h AS BIGINT))",
         ),
         ("SUM(LEAST(GREATEST(h, 0), 9))", "SUM(TRY(h + 1))"),
+        ("CAST(dayofweek(day) AS TINYINT)", "CAST(year(day) AS TINYINT)"),
+        ("CAST(date_part('month', ts) AS TINYINT)", "CAST(hour(iv) AS INTEGER)"),
+        ("CAST(length(s) AS UBIGINT)", "CAST(ascii(s) AS UBIGINT)"),
     ],
 )
 def test_what_may_overflow_is_refused(proved: str, refused: str) -> None:
@@ -134,6 +137,10 @@ SHARE = f"(CAST(1000000000 AS HUGEINT) * a.c // a.r) * {LARGE} AS y"
 SUMS = """
 (SELECT n AS k, COUNT(*) AS c, SUM(h) AS s FROM (SELECT n, TRY_CAST(h AS INTEGER) AS h FROM t) AS r
 WHERE h IS NOT NULL GROUP BY n)
+"""
+OF_DAYS = """
+(SELECT COUNT({}) AS c, SUM(h) AS s FROM (SELECT TRY_CAST(h AS INTEGER) AS h, day FROM t) AS r
+WHERE h IS NOT NULL AND day IS NOT NULL)
 """
 
 
@@ -153,6 +160,10 @@ WHERE h IS NOT NULL GROUP BY n)
             f"SELECT (a.s // a.c) * a.s AS y FROM {SUMS} AS a",
             f"SELECT (a.s // a.c) * a.s AS y FROM {SUMS.replace('COUNT(*)', 'COUNT(DISTINCT h)')} AS a",
         ),
+        (  # an infinite date has no month, so fewer rows may be counted than added up
+            f"SELECT (a.s // a.c) * a.s AS y FROM {OF_DAYS.format('day')} AS a",
+            f"SELECT (a.s // a.c) * a.s AS y FROM {OF_DAYS.format('month(day)')} AS a",
+        ),
         # the rest of a division
         (
             f"SELECT (a.s - (a.s // a.c) * a.c) * {LARGE} AS y FROM {SUMS} AS a",
@@ -168,6 +179,11 @@ WHERE h IS NOT NULL GROUP BY n)
             "SELECT a.y FROM (SELECT n + 1 AS y FROM t WHERE n BETWEEN 0 AND 9) AS a WHERE a.y > 3",
         ),
         ("SELECT n FROM t WHERE n < 9", "SELECT n FROM t WHERE n BETWEEN 0 AND 9 AND n + 1 > 3"),
+        # a condition of a join that compares no two sides
+        (
+            "SELECT a.n FROM t AS a LEFT JOIN t AS b ON a.n = b.n AND a.n > 9",
+            "SELECT a.n FROM t AS a LEFT JOIN t AS b ON a.n = b.n AND a.n + 1 > 9",
+        ),
         # sums of sums of disjoint rows
         (
             "SELECT SUM(a.y) AS y FROM (SELECT SUM(CAST(n AS HUGEINT) * n) AS y FROM t GROUP BY s) AS a",
