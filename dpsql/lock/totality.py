@@ -180,8 +180,9 @@ _PARTS: Mapping[str, Ends] = {
     **dict.fromkeys(("year", "isoyear", "decade", "century", "millennium"), (-6_000_000, 6_000_000)),
 }  # fmt: skip
 """The ends of the parts of dates, timestamps and clock times; those of intervals may be larger, and negative."""
-_SMALL_WORDS = "ascii unicode ord list_position list_count timezone timezone_hour timezone_minute"
-_SMALL = frozenset((*_LENGTHS, *_PARTS, *_SMALL_WORDS.split()))
+_CODES = frozenset(("ascii", "unicode", "ord"))
+_SMALL_WORDS = "list_position list_count timezone timezone_hour timezone_minute"
+_SMALL = frozenset((*_LENGTHS, *_PARTS, *_CODES, *_SMALL_WORDS.split()))
 """Functions that count, or that take a part of a time: their results have at most 36 bits, and are NULL for some values."""
 _TOTAL_WORDS = """
 hash xor & | ~ epoch row struct_pack struct_extract isnan isinf isfinite signbit normalized_interval
@@ -190,7 +191,7 @@ cbrt exp ln log log10 sin cos tan asin acos atan atan2 sinh cosh tanh asinh acos
 regexp_replace lower lcase upper ucase reverse strip_accents nfc_normalize trim ltrim rtrim substring substr left right
 replace translate split_part string_split str_split starts_with ^@ prefix ends_with suffix contains jaro_similarity
 jaro_winkler_similarity md5 sha1 sha256 || concat concat_ws list_value list_extract array_extract list_slice array_slice
-list_distinct list_sort list_reverse_sort list_reverse
+list_distinct list_sort list_reverse_sort list_reverse array_contains
 list_contains list_has_all list_has_any list_filter list_transform map_keys map_values map_extract map_extract_value
 map_contains
 """
@@ -212,6 +213,7 @@ _RULES: Mapping[str, Callable[..., Ends]] = {
     "sign": lambda a: (-1, 1),
     **dict.fromkeys(_SMALL, lambda *args: (-(1 << 36), 1 << 36)),
     **dict.fromkeys(_LENGTHS, lambda *args: (0, 1 << 36)),
+    **dict.fromkeys(_CODES, lambda text: (-1, 0x10FFFF)),
     **{name: partial(_part, ends) for name, ends in _PARTS.items()},
     **dict.fromkeys(_ROUNDINGS.split(), lambda a, *digits: (None, None) if digits else (a.low, a.high)),
 }
@@ -542,7 +544,9 @@ class _Plan:
         if name in ("+", "-") and kind.get("id") in _TIMESTAMPS and _is_short(node["children"][-1]):
             attempt = attempt or _holds({"id": "DATE"}, args[0].low, args[0].high)
         if name in ("list_aggr", "list_aggregate"):
-            attempt = attempt or _constant(node["children"][1]) in (*_AMONG, *_COUNTS, "string_agg")
+            aggregate = _constant(node["children"][1])
+            attempt = attempt or aggregate in (*_AMONG, *_COUNTS, "string_agg")
+            name = "list_count" if aggregate == "count" else name
         if name == "make_timestamp" and len(args) == 1:  # microseconds of a public calendar
             attempt = attempt or _holds({"id": "BIGINT"}, *_product(args[0], Range({}, 2, 2)))
         rule = _RULES.get(name)

@@ -11,7 +11,11 @@ import pytest
 import dpsql
 from dpsql.binding.relations import exact_aggregates
 from dpsql.binding.values import operators, temporal
+from dpsql.errors import Error
+from dpsql.language.dialect import to_sql
+from dpsql.lock.totality import prove_total
 from dpsql.lock.tree import Unproved
+from tests.support.nasty import EXPRESSIONS, bound, fill
 from tests.support.totality import prove
 
 
@@ -200,6 +204,40 @@ def test_ranges_follow_from_what_expressions_are_of_each_other(proved: str, refu
     prove(proved)
     with pytest.raises(Unproved):
         prove(refused)
+
+
+OUTER = {
+    "NUMBER": """({0}) + 1;-({0});({0})::TINYINT;({0})::DECIMAL(9, 2);round({0});({0}) % 7 - 1;({0}) - ({0});({0}) // 3 * 2
+        ;to_days(({0})::INTEGER);({0}) & 7;sign(({0}) * 2);coalesce({0}, 0)::UTINYINT;greatest({0}, 5)::SMALLINT""",
+    "TEXT": """ascii({0}) - 9;unicode({0})::DECIMAL(9, 2);strpos({0}, 'a')::UTINYINT;levenshtein({0}, 'ab')::TINYINT
+        ;substr({0} || 'x', 2, 3);string_split({0}, ' ')[1];bit_length({0})::DECIMAL(9, 2);-ord({0})""",
+    "DATE": """month({0})::TINYINT;dayofweek({0}) * 2;decade({0})::SMALLINT;extract(week FROM {0})::UTINYINT;({0})::DATE + 1
+        ;date_diff('day', {0}, DATE '2020-01-01') + 1;time_bucket(INTERVAL 1 DAY, {0});strftime({0}, '%Y')""",
+    "LIST": "list_count({0}) - 1;len({0})::UTINYINT;list_contains(list_sort({0}), ({0})[1]);list_position({0}, NULL) * 2",
+    "BOOLEAN": "({0})::INTEGER - 1;CASE WHEN {0} THEN 1 ELSE 2 END::UTINYINT",
+}
+"""Expressions around another of a kind, whose ranges both the binder and the lock derive."""
+KINDS = {"INTEGER": "NUMBER", "DECIMAL": "NUMBER", "DOUBLE": "NUMBER", "TIMESTAMP": "DATE"}
+
+
+@pytest.mark.parametrize("start", range(0, len(EXPRESSIONS), 100))
+def test_an_expression_of_an_expression_that_the_binder_takes_is_proved(start: int) -> None:
+    with duckdb.connect() as con:
+        fill(con)
+        con.execute("SET TimeZone = 'UTC'")
+        plan = lambda sql: str(con.execute("SELECT json_serialize_plan(?)", [sql]).fetchall()[0][0])  # noqa: E731
+        for place, inner in enumerate(EXPRESSIONS[start : start + 100]):
+            kind = bound(inner).type.kind
+            listed = OUTER.get(KINDS.get(kind, kind), "{0}").split(";")
+            for turn in (place, 3 * place + 1):
+                try:
+                    sql = to_sql(bound(listed[turn % len(listed)].format(inner)).node)
+                except Error:
+                    continue
+                try:
+                    prove_total(f"SELECT {sql} AS y FROM t", plan, exact=True)
+                except Unproved as error:
+                    pytest.fail(f"{error.why}: {sql}")
 
 
 POLICY = """

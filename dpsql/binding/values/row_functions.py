@@ -652,9 +652,9 @@ def _rounded_type(name: str, inner: Typed, digits: int | None) -> Type:
     if kind.kind == "INTEGER":
         if name in ("floor", "ceil"):
             return DOUBLE
-        if digits is None or not kind.sql.startswith("U"):
+        if name == "trunc" or not kind.sql.startswith("U"):
             return kind
-        # To tens and hundreds, unsigned integers are rounded as signed ones of a wider type.
+        # DuckDB rounds unsigned integers as signed ones of a wider type.
         return BIGINT if fits(inner, BIGINT) else HUGEINT
     if kind.kind == "DOUBLE":
         return kind

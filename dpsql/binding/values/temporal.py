@@ -90,6 +90,7 @@ def bind_part(unit: str, place: exp.Expr, bind: Bind) -> Typed:
     source = make_try(source) if known.of_weeks else source
     made = make_call("date_part", exp.Literal.string(unit.lower()), source)
     made = make_try(made) if known.of_weeks else made
+    made = make_cast(exp.Null(), BIGINT) if isinstance(source.this, exp.Null) else made  # DuckDB: a DOUBLE
     bounds = reach if not known.calendar else _years(inner) if unit == "YEAR" else None
     return Typed(made, BIGINT, bounds, inner.constant, None, reach)
 
