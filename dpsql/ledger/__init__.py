@@ -3,7 +3,6 @@
 ledger.py         the open ledger: reserve, settle, read; one analyst's view
 terms.py          the granted terms, and the terms that a session may run under
 accounts.py       the fold of the log: filters, open reservations, the state of a budget
-filter_states.py  the sums of a filter: of one budget, or of a budget for each period
 answers.py        the file of stored answers
 store.py          the connection to a ledger's file: one writer, one account; upgrades of version 1
 log_file.py       rows, their hash chain, their SQLite file, and the statements read from them

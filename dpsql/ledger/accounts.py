@@ -7,9 +7,10 @@ settled charges depend on the rows alone, to the last digit: a checkpoint can be
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -17,8 +18,16 @@ from typing import Any
 
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.late_dataclass import dataclass
-from dpsql.ledger.filter_states import FilterState, PeriodState, Shortage, find_all_cuts
-from dpsql.ledger.log_file import OUTCOMES, START, Row, RowBody, damaged_error, read_body, read_event
+from dpsql.ledger.log_file import (
+    OUTCOMES,
+    START,
+    Row,
+    RowBody,
+    damaged_error,
+    read_body,
+    read_event,
+    write_json,
+)
 from dpsql.ledger.terms import Terms, open_own_filters
 from dpsql.numerics.exact_numbers import DOWN, write_short
 from dpsql.policy.model import Policy
@@ -26,6 +35,13 @@ from dpsql.privacy.accountants import Accountant, Spent
 from dpsql.privacy.amounts import OwnRoom
 from dpsql.privacy.codec import write_record
 from dpsql.privacy.events import Event, PureDP
+from dpsql.privacy.filter_states import (
+    FilterState,
+    PeriodState,
+    SealedPeriods,
+    Shortage,
+    find_all_cuts,
+)
 from dpsql.privacy.filters import MECHANISM_SHARE, open_filter
 from dpsql.privacy.periods import (
     FIRST,
@@ -73,24 +89,130 @@ def _open_filters(limits: str) -> tuple[tuple[str | None, Accountant], ...]:
     )
 
 
-def restore_states(limits: str, sums: list[Any]) -> list[FilterState] | None:
-    """Return filters with the sums of a checkpoint; None if this version of dpsql keeps other sums."""
+def restore_states(limits: str, sums: Sequence[Any], read: ReadContent | None) -> list[FilterState] | None:
+    """Return filters with the sums of a checkpoint; None if this version of dpsql keeps other sums.
+
+    Args:
+        read: reads the content of the checkpoint's row; None if that is gone.
+    """
     states = open_states(limits)
     if len(states) != len(sums):
         raise ValueError("a sum for each filter")
-    read = [state.read_json(body) for state, body in zip(states, sums, strict=True)]
-    return states if all(read) else None
+    for state, body in zip(states, sums, strict=True):
+        if isinstance(state, PeriodState):
+            sealed = _read_sealed(body, state, read)
+            if sealed is None:
+                return None
+            state.unseal(sealed)
+        elif not state.read_json(body):
+            return None
+    return states
 
 
-def compare_sums(sums: Mapping[str, Any], found: Mapping[str, list[FilterState]]) -> bool:
+def compare_sums(
+    sums: Mapping[str, Any], found: Mapping[str, list[FilterState]], read: ReadContent | None = None
+) -> bool:
     """Return whether the sums of a checkpoint equal the computed ones, or exceed them by another version's rounding."""
     for limits, written in sums.items():
         states = found.get(limits)
         if states is None or len(states) != len(written):
             return False
-        if not all(state.covers(body) for state, body in zip(states, written, strict=True)):
-            return False
+        for state, body in zip(states, written, strict=True):
+            if not isinstance(state, PeriodState):
+                if not state.covers(body):
+                    return False
+                continue
+            sealed = _read_sealed(body, state, read)
+            if sealed is None or not state.covers_periods(sealed):
+                return False
     return True
+
+
+# -- the sums of periods in a checkpoint ------------------------------------------------------------------------------
+
+ReadContent = Callable[[int, int], str]
+"""Reads a piece of the content that a row stores outside of it: the place of its first character, and its length."""
+_ROWS, _PER_PAGE = "rows", 64
+_BEFORE_ROWS = len(write_json({_ROWS: ""})) - 2
+_END = ";"
+
+
+class _Pages:
+    """The texts of a checkpoint's sums, of which a page is read, and compared with its digest, when one of them is needed."""
+
+    def __init__(self, first: int, pages: Sequence[tuple[int, str]], count: int, read: ReadContent) -> None:
+        self._first, self._pages, self._count, self._read = first, pages, count, read
+        self._known: dict[int, list[str]] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, place: int) -> str:
+        number, at = divmod(place, _PER_PAGE)
+        if number not in self._known:
+            size, digest = self._pages[number]
+            start = self._first + sum(size for size, _ in self._pages[:number])
+            text = self._read(start, size)
+            texts = text.split(_END)
+            if _hash(text) != digest or len(texts) != min(_PER_PAGE, self._count - number * _PER_PAGE):
+                raise damaged_error("the sums of a checkpoint do not fit their digest")
+            self._known[number] = texts
+        return self._known[number][at]
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _seal_periods(sums: Mapping[str, list[FilterState]]) -> tuple[dict[str, list[object]], RowBody | None]:
+    """Return what a checkpoint says of the sums of periods, and the content with them, which its row stores outside of it.
+
+    The row has the days at which stretches begin, as differences, and the length and the digest of each page of sums: so a
+    ledger is opened without a look at these.
+    """
+    heads: dict[str, list[object]] = {}
+    texts: list[str] = []
+    first = _BEFORE_ROWS
+    for limits, states in sums.items():
+        for state in states:
+            assert isinstance(state, PeriodState)
+            starts, rows = state.seal()
+            found = [_END.join(rows[at : at + _PER_PAGE]) for at in range(0, len(rows), _PER_PAGE)]
+            pages = [(len(page), _hash(page)) for page in found]
+            steps = [after - before for before, after in itertools.pairwise([0, *starts])]
+            heads.setdefault(limits, []).append(
+                {"sums": state.names, "steps": steps, "at": first, "pages": pages}
+            )
+            first += sum(map(len, found))
+            texts += found
+    return heads, {_ROWS: "".join(texts)} if heads else None
+
+
+def _read_sealed(
+    body: Mapping[str, Any], state: PeriodState, read: ReadContent | None
+) -> SealedPeriods | None:
+    """Return the sums of periods in a checkpoint; None if their content is gone, or if other sums are kept."""
+    if "steps" not in body:
+        return _read_older(body, state)
+    if read is None or body["sums"] != state.names:
+        return None
+    starts = [*itertools.accumulate(map(int, body["steps"]))]
+    pages = [(int(size), str(digest)) for size, digest in body["pages"]]
+    if min(body["steps"]) < 1 or starts[0] != FIRST or len(pages) != len(starts) // _PER_PAGE + 1:
+        raise ValueError("a sum for each stretch of periods")
+    return SealedPeriods(starts, _Pages(int(body["at"]), pages, len(starts) + 1, read))
+
+
+def _read_older(body: Mapping[str, Any], state: PeriodState) -> SealedPeriods | None:
+    """Read the sums as version 1.0.0rc1 wrote them: all as JSON, equal ones once."""
+    starts, at = [int(start) for start in body["starts"]], [int(place) for place in body["at"]]
+    if starts != sorted(set(starts)) or starts[:1] != [FIRST] or len(starts) != len(at) or min(at) < 0:
+        raise ValueError("a sum for each stretch of periods")
+    sums = [Spent.from_json(one) for one in (*body["sums"], body["all"])]
+    if any(one is None or one.orders != state.filter.start.orders for one in sums):
+        return None
+    texts = ["" if one is None else one.to_text() for one in sums]
+    return SealedPeriods(starts, [texts[place] for place in (*at, -1)])
 
 
 @dataclass(frozen=True)
@@ -352,10 +474,17 @@ class Account:
 
     # -- checkpoints ------------------------------------------------------------------------------
 
-    def seal(self) -> dict[str, object]:
-        """Return the fold as JSON, exactly, for a checkpoint."""
+    def seal(self) -> tuple[dict[str, object], RowBody | None]:
+        """Return the fold as JSON, exactly, for a checkpoint, and the content that its row stores outside of it."""
+        kept = {text: self._sums[text] for text in self.limits[:_MOST_LIMITS] if text in self._sums}
+        dated = {text: states for text, states in kept.items() if text.startswith(_PER_PERIOD)}
+        plain = {text: [s.to_json() for s in states] for text, states in kept.items() if text not in dated}
+        periods, content = _seal_periods(dated)
+        return self.describe() | {"sums": plain} | ({"periods": periods} if periods else {}), content
+
+    def describe(self) -> dict[str, object]:
+        """Return the fold without its sums, as JSON."""
         assert self.granted is not None
-        kept = [text for text in self.limits[:_MOST_LIMITS] if text in self._sums]
         return {
             "ledger": self.ledger_id,
             "terms": self.granted.to_json(),
@@ -366,13 +495,15 @@ class Account:
             "last": self._last,
             "notices": list(self.notices),
             "open": [reservation.to_json() for reservation in self.open.values()],
-            "sums": {text: [state.to_json() for state in self._sums[text]] for text in kept},
             **({"redated": sorted(self._redated)} if self._redated else {}),
         }
 
     @classmethod
-    def restore(cls, row: Row, terms: Terms | None) -> Account:
+    def restore(cls, row: Row, terms: Terms | None, read: ReadContent | None = None) -> Account:
         """Return the account of a checkpoint.
+
+        Args:
+            read: reads the content of its row; None if that is gone.
 
         Raises:
             LedgerError: the checkpoint is not one that :meth:`seal` wrote.
@@ -389,8 +520,8 @@ class Account:
                 noted = None if progress is None else read_event(progress)
                 account.open[number] = Reservation(number, analyst, process, read_event(event), noted)
             account._redated = {int(number) for number in body.get("redated", [])}
-            for text, sums in body["sums"].items():
-                states = restore_states(text, sums)
+            for text, sums in list_sums(body).items():
+                states = restore_states(text, sums, read)
                 if states is not None:
                     account._sums[text] = states
         except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
@@ -402,6 +533,11 @@ class Account:
                 state.reserve(reserved.statement, event)
         account.seq, account.head, account.sealed, account._last = row.seq, row.hash, row.seq, row.at
         return account
+
+
+def list_sums(body: RowBody) -> dict[str, Any]:
+    """Return a checkpoint's sums by their limits."""
+    return {**body["sums"], **body.get("periods", {})}
 
 
 _MOST_KNOWN = 10_000

@@ -332,6 +332,18 @@ def read_rows_after(connection: sqlite3.Connection, seq: int) -> sqlite3.Cursor:
     )
 
 
+def has_content(connection: sqlite3.Connection, seq: int) -> bool:
+    """Return whether row ``seq`` has content outside of it, which may be blanked."""
+    return connection.execute("SELECT 1 FROM said WHERE seq = ?", (seq,)).fetchone() is not None
+
+
+def read_content(connection: sqlite3.Connection, seq: int, start: int, size: int) -> str:
+    """Read a piece of the content of row ``seq``, which is ASCII; the caller compares it with a digest."""
+    with connection.blobopen("said", "content", seq, readonly=True) as content:
+        content.seek(start)
+        return content.read(size).decode(errors="replace")
+
+
 def read_hash(connection: sqlite3.Connection, seq: int) -> object:
     """Read the hash stored in row ``seq``; None if there is no such row."""
     row = connection.execute("SELECT hash FROM log WHERE seq = ?", (seq,)).fetchone()

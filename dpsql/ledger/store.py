@@ -24,7 +24,7 @@ from typing import Protocol
 
 from dpsql.errors import LedgerError
 from dpsql.ledger import log_file, state_files
-from dpsql.ledger.accounts import Account
+from dpsql.ledger.accounts import Account, ReadContent
 from dpsql.ledger.answers import AnswerStore
 from dpsql.ledger.log_file import (
     START,
@@ -355,7 +355,7 @@ class LedgerStore:
             connection.execute("BEGIN IMMEDIATE")
             self._catch_up(connection)
             if self.checkpoint_is_due:
-                write("checkpoint", 0, self.account.seal())
+                write("checkpoint", 0, *self.account.seal())
             yield write, connection
             connection.execute("COMMIT")
             self._check_kept()
@@ -438,7 +438,9 @@ class LedgerStore:
         if not self._trusted:
             checkpoint = log_file.find_checkpoint(connection)
             self.account = (
-                Account(self._terms) if checkpoint is None else Account.restore(checkpoint, self._terms)
+                Account(self._terms)
+                if checkpoint is None
+                else Account.restore(checkpoint, self._terms, self._find_content(connection, checkpoint.seq))
             )
         elif self.path is None:
             return self.account  # no other process can write there
@@ -453,6 +455,15 @@ class LedgerStore:
         if account.find_missing():
             self._fold_whole(connection)
         return self.account
+
+    def _find_content(self, connection: sqlite3.Connection, seq: int) -> ReadContent | None:
+        """Return a function that reads the content of a row now or later; None if there is none."""
+
+        def read(start: int, size: int) -> str:
+            with self._lock, log_file.explain_errors(self.path):
+                return log_file.read_content(self._connected(), seq, start, size)
+
+        return read if log_file.has_content(connection, seq) else None
 
     def _fold_whole(self, connection: sqlite3.Connection) -> None:
         """Fold the log from the first row on, under limits without sums in a checkpoint."""

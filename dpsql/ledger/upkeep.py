@@ -14,12 +14,12 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dpsql.errors import LedgerError
 from dpsql.late_dataclass import dataclass
 from dpsql.ledger import log_file, state_files
-from dpsql.ledger.accounts import Account, compare_sums
+from dpsql.ledger.accounts import Account, compare_sums, list_sums
 from dpsql.ledger.answers import AnswerStore, check_kept
 from dpsql.ledger.log_file import Said, check_said, damaged_error, read_body, verify_rows
 from dpsql.ledger.state_files import Checkpoint, keep_servers_away
@@ -70,7 +70,7 @@ def verify_ledger(path: str | Path) -> Verified:
 
 def _verify_rows(connection: sqlite3.Connection) -> tuple[int, int, int, Account]:
     sealed = connection.execute("SELECT body FROM log WHERE kind = 'checkpoint'")
-    limits = {text for (body,) in sealed for text in log_file.parse_object(str(body), 0).get("sums", {})}
+    limits = {text for (body,) in sealed for text in list_sums(log_file.parse_object(str(body), 0))}
     before = connection.execute("SELECT seq, body FROM log WHERE kind = 'forget'")
     blanked = max(
         (str(log_file.parse_object(str(body), seq).get("before")) for seq, body in before), default=""
@@ -81,11 +81,12 @@ def _verify_rows(connection: sqlite3.Connection) -> tuple[int, int, int, Account
     texts = _Texts(connection)
     for row in verify_rows(log_file.read_rows_after(connection, 0)):
         body = read_body(row)
+        said = texts.at(row.seq) if "said" in body else None
         if "said" in body:
-            forgotten += check_said(row, body, texts.at(row.seq), blanked) is None
+            forgotten += check_said(row, body, said, blanked) is None
         if row.kind == "checkpoint":
             checkpoints += 1
-            _check_sums(account, body, row.seq)
+            _check_sums(account, body, said, row.seq)
         account.apply([row])
     return account.seq, checkpoints, forgotten, account
 
@@ -104,16 +105,17 @@ class _Texts:
         return found
 
 
-def _check_sums(account: Account, body: dict[str, object], seq: int) -> None:
+def _check_sums(account: Account, body: dict[str, Any], said: Said | None, seq: int) -> None:
     """Compare a checkpoint with the fold of the rows before it."""
-    found = account.seal()
+    found = account.describe()
     wrong = [
         name
         for name in ("ledger", "terms", "policy", "count", "forgotten", "open")
         if found[name] != body[name]
     ]
-    sums = body["sums"]
-    if wrong or not isinstance(sums, dict) or not compare_sums(sums, account.sums):
+    content = "" if said is None else said.content
+    sums = list_sums(body) if content else body["sums"]  # an older dpsql may have forgotten the content
+    if wrong or not compare_sums(sums, account.sums, lambda at, size: content[at : at + size]):
         raise damaged_error(f"the checkpoint in row {seq} is not the sum of the rows before it")
 
 
@@ -361,7 +363,8 @@ def _empty_log(connection: sqlite3.Connection) -> bool:
 
 def _find_said(connection: sqlite3.Connection, day: str) -> list[tuple[int, int]]:
     found: Iterator[tuple[int, int]] = connection.execute(
-        "SELECT log.seq, log.statement FROM said JOIN log USING (seq) WHERE log.at < ?", (day,)
+        "SELECT log.seq, log.statement FROM said JOIN log USING (seq) WHERE log.at < ? AND log.kind <> 'checkpoint'",
+        (day,),
     )
     return list(found)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import decimal
 import operator
+import re
 import sys
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
@@ -247,6 +248,37 @@ def write_number(value: Fraction, digits: int = 4, *, up: bool = True) -> str:
         return f"{shown:.10g}"
     mantissa, _, exponent = f"{shown:.9e}".partition("e")
     return f"{mantissa.rstrip('0').rstrip('.')}e{exponent}"
+
+
+_EXACT = re.compile(r"([0-9]+)(?:/([0-9]+)|e-([0-9]{1,3}))?")
+
+
+def write_exactly(value: Fraction) -> str:
+    """Write a number that is not below 0 exactly, in short: with a power of ten if that is its denominator's multiple.
+
+    >>> write_exactly(Fraction(1, 3)), write_exactly(Fraction(1, 8)), write_exactly(Fraction(7))
+    ('1/3', '125e-3', '7')
+    """
+    places = _count_places(value.denominator)
+    if not places:
+        return str(value)
+    return f"{value.numerator * 10**places // value.denominator}e-{places}"
+
+
+def read_exactly(text: str) -> Fraction:
+    """Read a number of :func:`write_exactly`; ValueError or ZeroDivisionError if it is none."""
+    found = _EXACT.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    above, below, places = found.groups()
+    return Fraction(int(above), 10 ** int(places) if places else int(below or 1))
+
+
+@lru_cache(maxsize=1024)
+def _count_places(denominator: int) -> int:
+    """Return the places of decimals with a denominator; 0 for a whole number, and if they never end."""
+    most = denominator.bit_length() - 1
+    return next((n for n in range(most + 1) if 10**n % denominator == 0), 0) if most < 1000 else 0
 
 
 # -- rounding ---------------------------------------------------------------------------------------------------------

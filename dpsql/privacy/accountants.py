@@ -20,7 +20,14 @@ from statistics import NormalDist
 from typing import Any, ClassVar, Self
 
 from dpsql.late_dataclass import dataclass
-from dpsql.numerics.exact_numbers import is_short, round_significant, shorten, write_number
+from dpsql.numerics.exact_numbers import (
+    is_short,
+    read_exactly,
+    round_significant,
+    shorten,
+    write_exactly,
+    write_number,
+)
 from dpsql.privacy.amounts import OwnRoom, format_percent, say_what_is_left
 from dpsql.privacy.codec import read_record, write_record
 from dpsql.privacy.events import OPEN_ENDED, Event, NoiseReduction, PureDP
@@ -97,11 +104,42 @@ class Spent:
         """
         if body.keys() != {item.name for item in fields(cls)}:
             return None
-        read = read_record(cls, body)
-        single = (read.epsilon, read.delta, read.near or _NOTHING, read.rho, read.mu_squared, read.aside)
-        if read.count < 0 or min(*single, *read.renyi) < 0 or len(read.renyi) != len(read.orders):
+        return read_record(cls, body)._checked()
+
+    def to_text(self) -> str:
+        """Return the sums without their orders as numbers in one line, exactly.
+
+        >>> Spent(2, Fraction(1, 3), Fraction(1, 8), None, renyi=(Fraction(3, 1000),), orders=(Fraction(2),)).to_text()
+        '2 1/3 125e-3 - 0 0 0 3e-3'
+        """
+        return " ".join([str(self.count), *("-" if n is None else write_exactly(n) for n in self.amounts)])
+
+    @classmethod
+    def read_text(cls, text: str, orders: tuple[Fraction, ...]) -> Spent:
+        """Read the sums of :meth:`to_text`.
+
+        Raises:
+            ValueError, ZeroDivisionError: not sums of these orders, or below 0.
+        """
+        count, *numbers = text.split(" ")
+        if len(numbers) < _SINGLE:
+            raise ValueError(text)
+        amounts: list[Any] = [None if number == "-" else read_exactly(number) for number in numbers]
+        return cls(int(count), *amounts[:_SINGLE], tuple(amounts[_SINGLE:]), orders)._checked()
+
+    def _checked(self) -> Self:
+        """Return these sums; ValueError if they can't be sums."""
+        needed = [amount for name, amount in zip(SUM_NAMES, self.amounts, strict=False) if name != "near"]
+        if None in needed or None in self.renyi or len(self.renyi) != len(self.orders):
+            raise ValueError("sums are missing")
+        if self.count < 0 or any(amount is not None and amount < 0 for amount in self.amounts):
             raise ValueError("sums are not below 0")
-        return read
+        return self
+
+
+SUM_NAMES = ("epsilon", "delta", "near", "rho", "mu_squared", "aside")
+"""The names of the sums besides the Renyi divergences."""
+_SINGLE = len(SUM_NAMES)
 
 
 def _grow(total: Fraction, cost: Fraction, times: int) -> Fraction:

@@ -218,7 +218,7 @@ def test_sums_below_the_fold_are_found_and_rounded_up_ones_are_not(path: Path) -
     with Ledger.open(path, rich(), "d") as ledger:
         spend(ledger, 20)
     account = fold(path)
-    written = account.seal()["sums"]
+    written = account.seal()[0]["sums"]
     assert compare_sums(written, account.sums)
     for name, shift, fine in (
         ("rho", "1/1000000", True),

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
+import itertools
+import json
 import random
-from collections.abc import Mapping
-from contextlib import suppress
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,12 +17,15 @@ from typing import Any
 import pytest
 
 from dpsql.errors import BudgetExceeded, LedgerError
-from dpsql.ledger import accounts, filter_states, store
+from dpsql.ledger import accounts, store
 from dpsql.ledger.answers import hash_release
 from dpsql.ledger.ledger import KeptReleases, Ledger
+from dpsql.ledger.log_file import Said, hash_row
 from dpsql.ledger.terms import Terms
 from dpsql.ledger.upkeep import verify_ledger
 from dpsql.policy.model import Policy
+from dpsql.privacy import filter_states
+from dpsql.privacy.accountants import Spent
 from dpsql.privacy.events import (
     Composed,
     DiscreteLaplace,
@@ -329,13 +336,13 @@ def test_a_ledger_of_many_periods_is_opened_without_their_sums(
         ask(ledger, TENTH, ((first, first + 366 - 11),))
         sums = [s.left_epsilon for s in ledger.state().stretches]
     read: list[object] = []
-    before = filter_states.FilterState.read_json
+    read_text = Spent.read_text
 
-    def count(state: filter_states.FilterState, body: object) -> bool:
-        read.append(body)
-        return before(state, body)
+    def count(text: str, orders: tuple[Fraction, ...]) -> Spent:
+        read.append(text)
+        return read_text(text, orders)
 
-    monkeypatch.setattr(filter_states.FilterState, "read_json", count)
+    monkeypatch.setattr(Spent, "read_text", count)
     with Ledger.open(path, policy, "data") as ledger:
         assert not read
         ask(ledger, TENTH, ((first + 7, first + 8),))
@@ -345,6 +352,122 @@ def test_a_ledger_of_many_periods_is_opened_without_their_sums(
         assert len(left) == len(sums) == 33
         assert [*map(Fraction.__sub__, sums, left)] == [TENTH.epsilon if i == 7 else 0 for i in range(33)]
     assert verify_ledger(path).checkpoints
+
+
+def write_older(body: dict[str, Any], text: str) -> dict[str, Any]:
+    """Return a checkpoint as version 1.0.0rc1 wrote it: with the sums of periods as JSON in its row."""
+    del body["said"]
+    for limits, states in body.pop("periods").items():
+        for head in states:
+            orders = tuple(Fraction(order) for order in head["sums"][6:])
+            size = sum(length for length, _ in head["pages"])
+            pages, at = text[head["at"] : head["at"] + size], 0
+            sums = []
+            for length, _ in head["pages"]:
+                sums += [Spent.read_text(one, orders).to_json() for one in pages[at : at + length].split(";")]
+                at += length
+            starts = [*itertools.accumulate(head["steps"])]
+            held = {"all": sums.pop(), "starts": starts, "at": [*range(len(sums))], "sums": sums}
+            body["sums"].setdefault(limits, []).append(held)
+    return body
+
+
+def change_checkpoint(path: Path, register: Path, change: Callable[[sqlite3.Connection, int], None]) -> None:
+    """Change the last checkpoint, and make the rows from it on fit again."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        (seq,) = connection.execute("SELECT max(seq) FROM log WHERE kind = 'checkpoint'").fetchone()
+        change(connection, seq)
+        (head,) = connection.execute("SELECT hash FROM log WHERE seq = ?", (seq - 1,)).fetchone()
+        for row in connection.execute("SELECT * FROM log WHERE seq >= ? ORDER BY seq", (seq,)).fetchall():
+            head = hash_row(head, *row[:5])
+            connection.execute("UPDATE log SET hash = ? WHERE seq = ?", (head, row[0]))
+    Path(f"{path}.d/mark").unlink()
+    (register / "ledgers.sqlite").unlink()
+
+
+def make_older(connection: sqlite3.Connection, seq: int) -> None:
+    (text,) = connection.execute("SELECT content FROM said WHERE seq = ?", (seq,)).fetchone()
+    (body,) = connection.execute("SELECT body FROM log WHERE seq = ?", (seq,)).fetchone()
+    older = json.dumps(write_older(json.loads(body), text), sort_keys=True)
+    connection.execute("UPDATE log SET body = ? WHERE seq = ?", (older, seq))
+    connection.execute("DELETE FROM said WHERE seq = ?", (seq,))
+
+
+def forget_content(connection: sqlite3.Connection, seq: int) -> None:
+    """Blank a content, as an older dpsql does on behalf of the owner."""
+    connection.execute("DELETE FROM said WHERE seq = ?", (seq,))
+
+
+def lower_sums(connection: sqlite3.Connection, seq: int) -> None:
+    """Write smaller sums, with digests that fit."""
+    (text,) = connection.execute("SELECT content FROM said WHERE seq = ?", (seq,)).fetchone()
+    (body,) = connection.execute("SELECT body FROM log WHERE seq = ?", (seq,)).fetchone()
+    read = json.loads(body)
+    (head,) = next(iter(read["periods"].values()))
+    page = text[head["at"] : head["at"] + head["pages"][0][0]]
+    lower = ";".join(" ".join("0" if n[:1].isdigit() else n for n in one.split()) for one in page.split(";"))
+    text = text.replace(page, lower)
+    head["pages"] = [[len(lower), hashlib.sha256(lower.encode()).hexdigest()]]
+    said = Said("0", text)
+    connection.execute("UPDATE said SET salt = '0', content = ? WHERE seq = ?", (text, seq))
+    body = json.dumps(read | {"said": said.digest}, sort_keys=True)
+    connection.execute("UPDATE log SET body = ? WHERE seq = ?", (body, seq))
+
+
+def cut_page(connection: sqlite3.Connection, seq: int) -> None:
+    connection.execute("UPDATE said SET content = replace(content, ' 0 ', ' 1 ') WHERE seq = ?", (seq,))
+
+
+@pytest.fixture
+def sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accountant: str
+) -> tuple[Path, dict[str, Fraction]]:
+    """A ledger with a checkpoint and rows after it, and what each period has left."""
+    monkeypatch.setattr(store, "ROWS_BETWEEN_CHECKPOINTS", 20)
+    path = tmp_path / "l.ledger"
+    with Ledger.open(path, policy_of(accountant), "data") as ledger:
+        fill(ledger, random.Random(accountant), 30)
+        return path, left(ledger)
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS)
+@pytest.mark.parametrize("change", [make_older, forget_content])
+def test_older_and_forgotten_sums_of_periods_lose_no_charge(
+    sealed: tuple[Path, dict[str, Fraction]],
+    accountant: str,
+    register: Path,
+    change: Callable[[sqlite3.Connection, int], None],
+) -> None:
+    path, expected = sealed
+    change_checkpoint(path, register, change)
+    with Ledger.open(path, policy_of(accountant), "data") as ledger:
+        assert left(ledger) == expected
+        fill(ledger, random.Random(1), 15)  # further checkpoints follow
+        spent = fold_days(ledger)
+        for state in ledger.state().stretches:
+            days = [day for day in DAYS if covers(state.period, day)]
+            assert all(state.spent_epsilon == spent[day].epsilon for day in days)
+    if change is make_older:
+        assert verify_ledger(path).checkpoints
+
+
+@pytest.mark.parametrize("accountant", ["basic", "rdp"])
+def test_changed_sums_of_periods_are_found(
+    sealed: tuple[Path, dict[str, Fraction]], accountant: str, register: Path
+) -> None:
+    path, _ = sealed
+    kept = path.read_bytes()
+    change_checkpoint(path, register, cut_page)
+    with (
+        Ledger.open(path, policy_of(accountant), "data") as ledger,  # reads no sums yet
+        pytest.raises(LedgerError, match="do not fit their digest"),
+    ):
+        ask(ledger, TENTH, months("03"))
+    path.write_bytes(kept)
+    change_checkpoint(path, register, lower_sums)
+    Ledger.open(path, policy_of(accountant), "data").close()
+    with pytest.raises(LedgerError, match="is not the sum of the rows before it"):
+        verify_ledger(path)
 
 
 # -- terms ----------------------------------------------------------------------------------------------------------------

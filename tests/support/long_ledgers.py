@@ -79,4 +79,4 @@ def _seal(account: Account, last: Row, statements: int) -> Row:
     for state in (state for states in account.sums.values() for state in states):
         for number, times in counts.items():
             state.base = state.filter.add(state.base, event_of(number), times)
-    return log_file.link_row(last.hash, last.seq + 1, "checkpoint", 0, last.at, account.seal())
+    return log_file.link_row(last.hash, last.seq + 1, "checkpoint", 0, last.at, account.seal()[0])

@@ -1,19 +1,20 @@
-"""The sums of a filter: of one budget, or of a budget for each period.
+"""The running sums of a filter: of one budget, or of a budget for each period.
 
-A state has the settled charges and the open reservations of one filter. It knows nothing of rows and limits.
+A state has the settled charges and the open reservations of one filter. It knows nothing of a ledger's rows and limits.
 """
 
 from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from fractions import Fraction
+from typing import Any, NamedTuple
 
+from dpsql.errors import LedgerError
 from dpsql.late_dataclass import dataclass
-from dpsql.ledger.log_file import damaged_error
-from dpsql.privacy.accountants import Accountant, Batch, Spent
+from dpsql.privacy.accountants import SUM_NAMES, Accountant, Batch, Spent
 from dpsql.privacy.events import Event
 from dpsql.privacy.periods import (
     FIRST,
@@ -111,7 +112,12 @@ class FilterState:
 
     def covers(self, body: Any) -> bool:
         """Return whether sums of a checkpoint equal these, or exceed them by another version's rounding."""
-        return bool(body == self.base.to_json()) or _is_above(body, self.base)
+        if body == self.base.to_json():
+            return True
+        try:
+            return _is_above(Spent.from_json(body), self.base)
+        except (TypeError, ValueError, ZeroDivisionError):
+            return False
 
     def _add(self, spent: Spent, events: Iterable[Event]) -> Spent:
         for event in events:
@@ -195,26 +201,14 @@ class _Changes:
         self.charged = Batch(held, charged) if charged else None
 
 
-class _UnreadSums:
-    """The sums of a checkpoint, which are read when a stretch needs them: its row has been checked."""
+class SealedPeriods(NamedTuple):
+    """The sums of a checkpoint: the first days of the stretches, and the text of each one's sums, with that of all charges last.
 
-    def __init__(self, body: Any) -> None:
-        self._body = body
-        self._read: FilterState | None = None
+    A text is read when its stretch is asked for (:meth:`dpsql.privacy.accountants.Spent.read_text`).
+    """
 
-    def copy(self) -> _UnreadSums:
-        return self
-
-    def read_as(self, state: FilterState) -> FilterState:
-        """Return the state with these sums; LedgerError if they are none."""
-        try:
-            if self._read is None and state.read_json(self._body):
-                self._read = state
-        except (KeyError, TypeError, ValueError, ZeroDivisionError):
-            pass
-        if self._read is None:
-            raise damaged_error("the sums of a checkpoint can't be read")
-        return self._read.copy()
+    starts: Sequence[int]
+    texts: Sequence[str]
 
 
 class PeriodState(FilterState):
@@ -234,8 +228,12 @@ class PeriodState(FilterState):
         self._places: dict[int, list[tuple[int, int]]] = {}
         """The days of open reservations, by statement."""
 
-    def _begin(self, starts: list[int], stretches: Sequence[FilterState | _UnreadSums]) -> None:
-        self._starts, self._stretches = starts, [*stretches]
+    def _begin(
+        self, starts: list[int], stretches: Iterable[FilterState | int], texts: Sequence[str] = ()
+    ) -> None:
+        self._starts, self._texts = starts, texts
+        self._stretches = [*stretches]
+        """The sums of each stretch; a number is the place of a text that was not read yet."""
         self._seen = [0] * len(starts)
         """The number of changes in each stretch's sums."""
         self._changes: list[_Change] = []
@@ -290,27 +288,29 @@ class PeriodState(FilterState):
         self._begin([FIRST, LAST], [every.copy(), every])
         self._places = {statement: [(FIRST, LAST)] for statement in self._places}
 
-    def to_json(self) -> Any:
-        places: dict[Spent, int] = {}
-        *stretches, every = self._bring_all_up_to_date()
-        at = [places.setdefault(state.base, len(places)) for state in stretches]
-        sums = [spent.to_json() for spent in places]
-        return {"all": every.base.to_json(), "starts": self._starts[:-1], "at": at, "sums": sums}
+    @property
+    def names(self) -> list[str]:
+        """The names of the numbers in a text of sums, by which sums of another version of dpsql are told apart."""
+        return [*SUM_NAMES, *map(str, self.filter.start.orders)]
 
-    def read_json(self, body: Any) -> bool:
-        starts, at = [int(start) for start in body["starts"]], [int(place) for place in body["at"]]
-        if starts != sorted(set(starts)) or starts[:1] != [FIRST] or len(starts) != len(at) or min(at) < 0:
-            raise ValueError("a sum for each stretch of periods")
-        sums = [_UnreadSums(one) for one in (*body["sums"], body["all"])]
-        self._begin([*starts, LAST], [sums[place] for place in (*at, -1)])
-        kept, one = self.filter.start.to_json(), body["all"]  # other versions of dpsql may keep other sums
-        return bool(one.keys() == kept.keys() and one["orders"] == kept["orders"])
+    def seal(self) -> SealedPeriods:
+        """Return the sums for a checkpoint."""
+        self._bring_all_up_to_date()
+        texts = [self._texts[s] if isinstance(s, int) else s.base.to_text() for s in self._stretches]
+        return SealedPeriods(self._starts[:-1], texts)
 
-    def covers(self, body: Any) -> bool:
-        if not isinstance(body, dict) or body.get("starts") != self._starts[:-1]:
+    def unseal(self, sealed: SealedPeriods) -> None:
+        """Continue from the sums of a checkpoint."""
+        self._begin([*sealed.starts, LAST], range(len(sealed.starts) + 1), sealed.texts)
+
+    def covers_periods(self, sealed: SealedPeriods) -> bool:
+        """Return whether the sums of a checkpoint equal these, or exceed them by another version's rounding."""
+        own = self.seal()
+        if [*sealed.starts] != own.starts or len(sealed.texts) != len(own.texts):
             return False
-        sums = [*(body["sums"][at] for at in body["at"]), body["all"]]
-        return all(state.covers(one) for state, one in zip(self._bring_all_up_to_date(), sums, strict=True))
+        orders = self.filter.start.orders
+        pairs = zip(sealed.texts, own.texts, strict=True)
+        return all(a == b or _is_above(_read(a, orders), Spent.read_text(b, orders)) for a, b in pairs)
 
     def _at(self, day: int) -> FilterState:
         """Return the state of a day's period, up to date."""
@@ -321,8 +321,14 @@ class PeriodState(FilterState):
 
     def _bring_up_to_date(self, place: int, mine: list[int]) -> FilterState:
         self._seen[place], state = len(self._changes), self._stretches[place]
-        if isinstance(state, _UnreadSums):
-            state = self._stretches[place] = state.read_as(FilterState(self.whose, self.filter))
+        if isinstance(state, int):
+            base = _read(self._texts[state], self.filter.start.orders)
+            if base is None:
+                raise LedgerError(
+                    "The ledger was damaged or changed by hand: the sums of a checkpoint can't be read.",
+                    hint="restore the ledger from a backup; nothing can be charged to this one.",
+                )
+            state = self._stretches[place] = FilterState(self.whose, self.filter, base)
         if mine:
             known = self._known.get(key := tuple(mine))
             if known is None:
@@ -330,15 +336,16 @@ class PeriodState(FilterState):
             state.take(known)
         return state
 
-    def _bring_all_up_to_date(self) -> list[FilterState]:
+    def _bring_all_up_to_date(self) -> None:
         found: list[list[int]] = [[] for _ in self._starts]
         for i, one in enumerate(self._changes):
             for place in range(bisect_left(self._starts, one.low), bisect_left(self._starts, one.high)):
                 if i >= self._seen[place]:
                     found[place].append(i)
-        states = [self._bring_up_to_date(place, mine) for place, mine in enumerate(found)]
-        self._begin(self._starts, states)
-        return states
+        for place, mine in enumerate(found):
+            if mine:
+                self._bring_up_to_date(place, mine)
+        self._begin(self._starts, self._stretches, self._texts)
 
     def _change(
         self, kind: str, statement: int, event: Event | None, within: Days | None = None
@@ -362,7 +369,8 @@ class PeriodState(FilterState):
     def _cut(self, day: int) -> None:
         place = bisect_right(self._starts, day)
         if self._starts[place - 1] != day and FIRST < day < LAST:
-            self._stretches.insert(place, self._stretches[place - 1].copy())
+            before = self._stretches[place - 1]
+            self._stretches.insert(place, before if isinstance(before, int) else before.copy())
             self._seen.insert(place, self._seen[place - 1])
             self._starts.insert(place, day)
 
@@ -378,11 +386,14 @@ def find_all_cuts(events: Iterable[Event]) -> set[int]:
     return {cut for event in events for cut in find_cuts(event)}
 
 
-def _is_above(written: Mapping[str, object], least: Spent) -> bool:
+def _read(text: str, orders: tuple[Fraction, ...]) -> Spent | None:
     try:
-        sums = Spent.from_json(written)
-    except (TypeError, ValueError, ZeroDivisionError):
-        return False
+        return Spent.read_text(text, orders)
+    except (ValueError, ZeroDivisionError):
+        return None
+
+
+def _is_above(sums: Spent | None, least: Spent) -> bool:
     if (
         sums is None
         or sums.count != least.count
@@ -390,7 +401,7 @@ def _is_above(written: Mapping[str, object], least: Spent) -> bool:
         or (sums.near is None) != (least.near is None)
     ):
         return False
-    amounts = (
-        (s.epsilon, s.delta, s.rho, s.mu_squared, s.aside, s.near or 0, *s.renyi) for s in (sums, least)
+    return all(
+        one is None or other is None or one >= other
+        for one, other in zip(sums.amounts, least.amounts, strict=True)
     )
-    return all(one >= other for one, other in zip(*amounts, strict=True))
