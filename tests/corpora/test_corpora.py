@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import duckdb
@@ -102,3 +103,41 @@ def test_reject(case: Case, sessions: dict[str, dpsql.Session]) -> None:
     assert "not a number" not in "\n".join(rows).replace(case.text, "")
     if case.keys.get("caret") != "none":
         assert any(row.strip().strip("^") == "" and "^" in row for row in rows), "an error shows where"
+
+
+_MISSING = ("this needs an epsilon", "this needs a delta")
+
+
+def paste(text: str, error: dpsql.Error) -> str:
+    """Return the text as the hint of a missing option says to write it."""
+    hint = str(error.hint).partition(", or declare")[0].rstrip(".")
+    if added := re.fullmatch(r"add (.+) to OPTIONS", hint):
+        return text.replace("OPTIONS (", f"OPTIONS ({added[1]}, ", 1)
+    new, _, old = hint.removeprefix("write ").partition(" instead of ")
+    assert hint.startswith("write SELECT WITH DP OPTIONS (") or old.startswith("WITH "), hint
+    assert old or "PIVOT" in new, hint
+    before = text[: error.span[1]] if error.span is not None else text
+    return before[: before.rindex(old)] + new + text[before.rindex(old) + len(old) :] if old else new
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(case.text for case in cases("plan")[::3] if case.text.count("SELECT") == 1 and not case.params),
+        "PIVOT visits ON ward IN ('A', 'B') USING COUNT(*) GROUP BY city",
+        "SELECT * FROM (SELECT ward, city FROM visits) PIVOT (COUNT(*) FOR ward IN ('A', 'B'))",
+        "FROM (SELECT ward, city FROM visits) PIVOT (COUNT(*) FOR ward IN ('A', 'B'))",
+        "SELECT city, A FROM (PIVOT visits ON ward IN ('A', 'B') USING COUNT(*) GROUP BY city)",
+        "CREATE SYNTHETIC TABLE s AS SELECT ward FROM visits",
+        "CREATE SYNTHETIC TABLE s AS SELECT WITH DP ward FROM visits",
+    ],
+)
+def test_hints_of_missing_options_run_when_pasted(text: str, sessions: dict[str, dpsql.Session]) -> None:
+    for _ in _MISSING:
+        try:
+            inside.bind(sessions["strict"], text)
+        except dpsql.Error as error:
+            if not error.message.startswith(_MISSING):
+                return  # the strict policy refuses it for another reason
+            text = paste(text, error.located(text))
+    inside.bind(sessions["strict"], text)

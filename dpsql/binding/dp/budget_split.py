@@ -216,12 +216,9 @@ def deal(
         epsilon = sum(named, Fraction(0)) / (1 - apart) if not open_parts else binder.catalog.default_epsilon
     if epsilon is None:
         what = "this needs an epsilon: the policy sets no default."
-        hint = "add epsilon = 0.1 to OPTIONS."
-        if not options.values:
-            given = f"WITH {options.mode.upper()}" if options.mode_node is not None else "SELECT"
-            hint = f"write {'SELECT WITH DP' if given == 'SELECT' else given} OPTIONS (epsilon = 0.1) instead of {given}."
         first = select.expressions[0] if select.expressions else select
-        raise privacy_error(options.mode_node, what, hint, around=first)
+        hint = f"{_how_to_add('epsilon = 0.1', options, select)}."
+        raise privacy_error(options.mode_node, what, hint, around=select.meta.get("pivot", first))
     if "epsilon" not in options.values and open_parts and binder.catalog.epsilon is None:
         binder.notes.append(f"ε={float(epsilon):g} is the policy's default")
     place = next((n for s, n in shares if s and n is not None), None)
@@ -241,6 +238,18 @@ def deal(
     return BudgetShare(Amount("epsilon", epsilon), delta, amounts, deltas, reserved)
 
 
+def _how_to_add(option: str, options: Options, select: exp.Select) -> str:
+    """Return the words of a hint that say where an option is written."""
+    if options.values:
+        return f"add {option} to OPTIONS"
+    if "pivot" in select.meta:
+        return f"write SELECT WITH DP OPTIONS ({option}) * FROM {to_sql(select.meta['pivot'])}"
+    if span_of(options.mode_node) is None:
+        return f"write SELECT WITH DP OPTIONS ({option}) instead of SELECT"
+    given = f"WITH {options.mode.upper()}"
+    return f"write {given} OPTIONS ({option}) instead of {given}"
+
+
 def _find_delta(binder: Binder, options: Options, select: exp.Select) -> Fraction:
     catalog, group = binder.catalog, select.args.get("group")
     if delta := options.get("delta", catalog.policy.budget.default_delta):
@@ -248,7 +257,7 @@ def _find_delta(binder: Binder, options: Options, select: exp.Select) -> Fractio
     suggested, declare = catalog.suggested_delta, "declare the groups' values in the policy"
     hint = "no delta is left for it" + (f": {declare}." if group is not None else ".")
     if suggested:
-        hint = f"write OPTIONS (delta = {write_number(suggested)})" + (
+        hint = _how_to_add(f"delta = {write_number(suggested)}", options, select) + (
             f", or {declare}." if group is not None else "."
         )
     user = "private groups" if group is not None else "an answer that is tested first"

@@ -613,6 +613,7 @@ def open_pivots(binder: Binder, select: exp.Select, env: Env) -> None:
         pivots = item.args.get("pivots") or []
         if not pivots:
             continue
+        written = item.copy()
         item.set("pivots", None)
         relation = binder.source(item, env)
         if relation is None:
@@ -632,6 +633,7 @@ def open_pivots(binder: Binder, select: exp.Select, env: Env) -> None:
         )
         if not pivot.args.get("unpivot") and "mode" in select.args:
             made.set("mode", select.args.pop("mode"))
+        made.meta["pivot"] = written
         alias = pivot.args.get("alias") or item.args.get("alias")
         named = (
             alias.copy()

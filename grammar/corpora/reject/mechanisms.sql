@@ -172,7 +172,7 @@ SELECT WITH PTR OPTIONS (epsilon = 1) MEDIAN(age) FROM visits
 PrivacyError: this needs a delta: an answer that is tested first can't be released without one.
   1 |   SELECT WITH PTR OPTIONS (epsilon = 1) MEDIAN(age) FROM visits
                     ^^^
-Hint: write OPTIONS (delta = 2e-07).
+Hint: add delta = 2e-07 to OPTIONS.
 ====
 -- case: SUBSAMPLE without bounds
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 10, combine = 'mean') CORR(age, amount) FROM visits
@@ -357,7 +357,7 @@ SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = AUTO) AVG(age) FROM visits
 PrivacyError: this needs a delta: an answer that is tested first can't be released without one.
   1 |   SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = AUTO) AVG(age) FROM visits
                     ^^^^^^^^^
-Hint: write OPTIONS (delta = 2e-07).
+Hint: add delta = 2e-07 to OPTIONS.
 ====
 -- case: shares that do not add up
 DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, budget_split = (0.3, 0.6))

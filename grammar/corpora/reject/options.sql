@@ -265,7 +265,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) city, COUNT(*) FROM visits GROUP BY city
 PrivacyError: this needs a delta: private groups can't be released without one.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1) city, COUNT(*) FROM visits GROUP BY city
                     ^^
-Hint: write OPTIONS (delta = 2e-07), or declare the groups' values in the policy.
+Hint: add delta = 2e-07 to OPTIONS, or declare the groups' values in the policy.
 ====
 -- case: Gaussian noise without delta
 -- policy: strict
@@ -274,7 +274,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, noise = 'GAUSSIAN') COUNT(*) FROM visits
 PrivacyError: this needs a delta: Gaussian noise can't be released without one.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, noise = 'GAUSSIAN') COUNT(*) FROM visits
                     ^^
-Hint: write OPTIONS (delta = 2e-07).
+Hint: add delta = 2e-07 to OPTIONS.
 ====
 -- case: more than is left
 -- policy: spent
