@@ -277,13 +277,6 @@ def table_named(name: str) -> exp.Table:
     return exp.Table(this=exp.to_identifier(name))
 
 
-def expression_of(sql: str) -> exp.Expr:
-    """Return the tree of a generated expression."""
-    made = _DUCKDB.parse_into(exp.Condition, sql)[0]
-    assert made is not None
-    return made
-
-
 def _mark_calls(tree: exp.Expr, nodes: Sequence[exp.Expr], tokens: list[Token]) -> None:
     """Record the positions of each call's closing parenthesis and named arguments, for carets."""
     by_end = {token.end: i for i, token in enumerate(tokens)}

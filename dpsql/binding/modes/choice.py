@@ -558,7 +558,7 @@ def _compared(side: exp.Expr, publics: Sequence[exp.Expr], types: Types) -> _Com
     if mine <= {"INTEGER", "DOUBLE", "NULL"}:
         exact = mine <= _INTEGERS
         kind = "" if own is None else "whole" if exact else "doubles"
-        x = clamp_to_38_digits(x) if exact and own is None and _is_wide(side) else x
+        x = to_sql(clamp_to_38_digits(side.copy())) if exact and own is None and _is_wide(side) else x
         return _Compared(x, 0, kind) if exact or own is not None or "DECIMAL" not in kinds else None
     if own is None or own.kind != "DECIMAL":
         return None

@@ -326,21 +326,9 @@ class Catalog:
         if table.row_level:
             source = exp.Subquery(this=inner, alias=as_named)
             return Relation(alias, name, fields, source, True, None, (table,), row_level=True, unread=unread)
-        path = table.unit_path
-        if len(path) > 1:
-            on = self._follows(path[0], path[1], _BASE, 0, table)
-            inner = inner.join(self._units_of_keys(path[1:], 0, table, days), on=on, copy=False)
-        unit: exp.Expr
-        if len(path) == 1:
-            unit, parts = self._parted(table, column(self._spell(table, path[0].column)[0], _BASE), _BASE)
-        else:
-            unit = column(_FOUND, _hop(0))
-            parts = [unit]
+        unit, _ = self._join_unit(inner, table, table.unit_path, _BASE, 0, table, days)
         inner = inner.select(exp.alias_(unit, UNIT), copy=False)
-        inner = inner.where(*map(is_not_null, parts), copy=False)
-        if len(path) == 1:
-            inner = inner.where(*self.within(table, _BASE, days), copy=False)
-        last = path[-1]
+        last = table.unit_path[-1]
         holder = self.find(last.table, None)
         kind = self._spell(holder, last.column)[1]
         period = None
@@ -355,6 +343,31 @@ class Catalog:
             alias, name, fields, exp.Subquery(this=inner, alias=as_named), True, column(UNIT, name), (table,),
             unit_type=kind, period=period, unread=unread,
         )  # fmt: skip
+
+    def _join_unit(
+        self,
+        query: exp.Select,
+        holder: Table,
+        path: Sequence[Hop],
+        base: str,
+        place: int,
+        subject: Table,
+        days: Days | None,
+    ) -> tuple[exp.Expr, list[exp.Expr]]:
+        """Join a query of a table with the rest of its path, in place; return the unit, and the parts of it.
+
+        Rows without a unit are left out.
+        """
+        if len(path) > 1:
+            unit: exp.Expr = column(_FOUND, _hop(place))
+            parts, read = [unit], list[exp.Expr]()
+            on = self._follows(path[0], path[1], base, place, subject)
+            query.join(self._units_of_keys(path[1:], place, subject, days), on=on, copy=False)
+        else:
+            unit, parts = self._parted(holder, column(self._spell(holder, path[0].column)[0], base), base)
+            read = self.within(holder, base, days)
+        query.where(*map(is_not_null, parts), *read, copy=False)
+        return unit, parts
 
     def _parted(self, table: Table, unit: exp.Expr, alias: str) -> tuple[exp.Expr, list[exp.Expr]]:
         """Return a table's unit, paired with its declared period if any, and the parts that must not be NULL.
@@ -421,20 +434,10 @@ class Catalog:
         holder = self.find(hop.table, None)
         key = column(self._spell(holder, hop.key)[0], base)
         query = exp.Select().from_(self._named(holder, base), copy=False)
-        unit: exp.Expr = column(self._spell(holder, hop.column)[0], base)
-        if len(path) > 1:
-            on = self._follows(hop, path[1], base, place + 1, subject)
-            query = query.join(self._units_of_keys(path[1:], place + 1, subject, days), on=on, copy=False)
-            unit = column(_FOUND, _hop(place + 1))
-        parts: list[exp.Expr] = [unit]
-        if len(path) == 1:
-            unit, parts = self._parted(holder, unit, base)
+        unit, parts = self._join_unit(query, holder, path, base, place + 1, subject, days)
         query = query.select(
             exp.alias_(key, _KEY, quoted=True), exp.alias_(unit, _FOUND, quoted=True), copy=False
         )
-        query = query.where(*map(is_not_null, parts), copy=False)
-        if len(path) == 1:
-            query = query.where(*self.within(holder, base, days), copy=False)
         if len(parts) > 1:  # DuckDB decomposes a row in GROUP BY
             query = query.distinct(copy=False)
         else:

@@ -25,16 +25,14 @@ from typing import ClassVar
 from sqlglot import exp
 
 from dpsql.binding.relations import relation as rel
-from dpsql.binding.relations.relation import From, Names
 from dpsql.binding.values.coercion import refuse_order
 from dpsql.binding.values.declared_values import DEFAULT_MAX_LENGTH, MAX_TEXT, hold, length_of
 from dpsql.binding.values.fixed_point import (
-    MOST_DECIMALS,
     bound_any_sum,
+    find_power,
     make_canonical,
     snap_to_decimal,
-    sum_decimals,
-    sum_wide_integers,
+    sum_exactly,
     unify_zeros,
     write_group_keys,
     write_order_independent,
@@ -44,12 +42,10 @@ from dpsql.binding.values.sql_types import (
     DOUBLE,
     HUGEINT,
     NARROW_INTEGERS,
-    SMALL_INTEGERS,
     TEXT,
     Bounds,
     Type,
     Typed,
-    decimal,
 )
 from dpsql.binding.values.total_expressions import make_condition, make_total
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME, FORMULAS, names_of
@@ -169,7 +165,7 @@ def write_exact_moments(
         condition: SQL of its FILTER.
         prefix: starts the names of the layers' columns.
     """
-    if not is_moment(name):
+    if name not in FORMULAS:
         return None
     numbers = [_write_steps(t) for t in typed]
     known = [n for n in numbers if n is not None]
@@ -235,11 +231,6 @@ def write_parts(
     return tuple((names[part], sql) for part, sql in sums.items()), made
 
 
-def is_moment(name: str) -> bool:
-    """Return whether an aggregate is made of sums."""
-    return name in FORMULAS
-
-
 def write_moment(name: str, prefix: str) -> str:
     """Write an aggregate over the doubles of :func:`write_parts`."""
     parts = ("n", "y", "x", *(a + b for a, b in _PRODUCTS))
@@ -275,9 +266,7 @@ def _write_steps(typed: Typed) -> _Steps | None:
     if kind.kind == "INTEGER" and max(abs(low), abs(high)) <= 1 << GRID_BITS:
         return _hold(f"TRY_CAST({own} AS BIGINT)")
     size = max((high - low) / 2, max(abs(low), abs(high)) * _FEWEST_PART, _NEAREST)
-    exponent = size.numerator.bit_length() - size.denominator.bit_length()
-    exponent += size > Fraction(2) ** exponent  # now size <= 2^exponent
-    steps = 2.0 ** (GRID_BITS + 1 - exponent)
+    steps = float(find_power(GRID_BITS + 1, size))
     centre = float((low + high) / 2)
     # NaN, the infinities and values too far for 64 bits are missing
     return _hold(f"TRY_CAST((CAST({own} AS DOUBLE) - ({centre!r})) * {steps!r} AS BIGINT)", steps, centre)
@@ -345,7 +334,7 @@ def write_own_grid_moments(
 
     Takes the arguments of :func:`write_exact_moments`, but ``values``: SQL of doubles of a reasonable size, NULL if missing.
     """
-    if not is_moment(name):
+    if name not in FORMULAS:
         return None
     axes = dict(zip("yx", values, strict=False))
     given = filter_values(axes, condition)
@@ -365,12 +354,12 @@ def write_own_grid_moments(
     return OwnGridMoments(given, "", sums, moments, write_moment(name, prefix), ())
 
 
-def bound_rows(bound: From) -> Bounds:
+def bound_rows(bound: rel.From) -> Bounds:
     """Return the number of one unit's rows, as far as the policy or the query determines it."""
     return Bounds(Fraction(0), None if bound.most_rows is None else Fraction(bound.most_rows))
 
 
-def bound_unit_aggregate(call: Call, names: Names, rows: Bounds, grouped: bool) -> Bounds | None:
+def bound_unit_aggregate(call: Call, names: rel.Names, rows: Bounds, grouped: bool) -> Bounds | None:
     """Return the public bounds of a unit's own aggregate: a count is at most its rows, an average within its column's bounds."""
     if grouped and call.name == "COUNT" and call.where is None and (not call.args or call.args[0].is_star):
         return Bounds(Fraction(1), rows.high)  # a group has a row
@@ -517,30 +506,14 @@ class Grouped:
                 return _above(name)
         if self.rows is not None:
             node = _spell_with_exact_names(node)
-            if (chosen := _ordered_choice(node)) is not None:
-                return self._choose(node, *chosen)
-            if (listed := _list_of(node)) is not None:
-                return self._list(node, listed)
-            if (joined := _list_of(node, exp.GroupConcat)) is not None:
-                return self._join(node, joined)
-        call = _exact_call(node)
-        if call is not None:
-            text = to_sql(call.node)
+        asked = (_read_ordered(node) if self.rows is not None else None) or _exact_call(node)
+        if asked is not None:
+            text = to_sql(asked.node)
             if text not in self.made:
-                own = self.rows is not None
-                sql, kind = write_exact_aggregate(call, self.names, own)
-                bounds = (
-                    bound_unit_aggregate(call, self.names, self.rows, bool(self.keys))
-                    if self.rows is not None
-                    else None
-                )
-                reach = bound_any_sum(make_total(call.args[0], self.names)) if kind == HUGEINT else None
-                order = (
-                    make_total(call.args[0], self.names).order if AGGREGATE_OF_NAME[call.name].ties else None
-                )
-                name = self._add(text, sql, Typed(exp.null(), kind, bounds, reach=reach, order=order))
-                if self.layered and (moments := self._write_moments(call, name)) is not None:
-                    self.moments[name] = moments
+                if isinstance(asked, Call):
+                    self._add_call(text, asked)
+                else:
+                    self._add(text, *self._write_ordered(asked))
             return self.made[text][1].node.copy()
         for child in list(node.iter_expressions()):
             new = self._rewrite(child)
@@ -548,79 +521,76 @@ class Grouped:
                 child.replace(new)
         return node
 
-    def _choose(
-        self, node: exp.Expr, chosen: exp.Expr, order: Sequence[exp.Expr], where: exp.Expr | None
-    ) -> exp.Expr:
-        """Return the column with the first value in an order, whose ties are decided by the value itself."""
-        text = to_sql(node)
-        if text not in self.made:
-            typed = make_total(chosen, self.names)
-            value = to_sql(make_canonical(typed, chosen))
-            sql = f"FIRST({value} ORDER BY {', '.join([*self._order(order), value])}){self._filter(where)}"
-            self._add(text, sql, replace(typed, constant=False, nullable=True, plain=None))
-        return self.made[text][1].node.copy()
+    def _add_call(self, text: str, call: Call) -> None:
+        """Add an aggregate that takes rows in any order."""
+        sql, kind = write_exact_aggregate(call, self.names, self.rows is not None)
+        bounds = reach = order = None
+        if self.rows is not None:
+            bounds = bound_unit_aggregate(call, self.names, self.rows, bool(self.keys))
+        if kind == HUGEINT:
+            reach = bound_any_sum(make_total(call.args[0], self.names))
+        if AGGREGATE_OF_NAME[call.name].ties:
+            order = make_total(call.args[0], self.names).order
+        name = self._add(text, sql, Typed(exp.null(), kind, bounds, reach=reach, order=order))
+        if self.layered and (moments := self._write_moments(call, name)) is not None:
+            self.moments[name] = moments
 
-    def _list(self, node: exp.Expr, asked: _List) -> exp.Expr:
-        """Return the column with the list of a unit's values; PrivacyError for lists of lists and the like."""
-        text = to_sql(node)
-        if text not in self.made:
-            typed = make_total(asked.value, self.names)
-            if typed.type.kind in ("LIST", "STRUCT", "OTHER", "NULL") or typed.type.sql == "ENUM":
-                what = f"a list of {typed.type.sql} can't be made of a privacy unit's rows."
-                raise privacy_error(asked.value, what, "list numbers, texts, dates or times.")
-            kind = Type.parse(f"{typed.type.sql}[]")
-            made = Typed(exp.null(), kind, length=DEFAULT_MAX_LENGTH, unchecked=True)
-            self._add(text, self._write_list(node, asked, to_sql(make_canonical(typed, asked.value))), made)
-        return self.made[text][1].node.copy()
+    def _write_ordered(self, asked: _Ordered) -> tuple[str, Typed]:
+        """Return the SQL and the type of FIRST, LAST, LIST or STRING_AGG of a unit's rows.
 
-    def _join(self, node: exp.Expr, asked: _List) -> exp.Expr:
-        """Return the column with a unit's texts one after another; NULL if there are more than fit a text."""
-        text = to_sql(node)
-        if text not in self.made:
-            call = node.this if isinstance(node, exp.Filter) else node
-            between = call.args.get("separator") or exp.Literal.string(",")
-            typed = make_total(asked.value, self.names)
-            if typed.type.kind != "TEXT" or not between.is_string:
-                what = "STRING_AGG takes texts, and a literal between them."
-                raise bind_error(node, what, "cast the value to VARCHAR.")
-            declared = [len(str(value)) for value in typed.values or ()]
-            longest = max(declared, default=length_of(typed))
-            most = MAX_TEXT // (longest + len(between.name) or 1)
-            if most < _FEWEST_JOINED:
-                what = f"the texts of one privacy unit may be {longest:,} characters long each, too many to join."
-                shown = to_sql(asked.value)
-                raise privacy_error(asked.value, what, f"shorten them: LEFT({shown}, 40) instead of {shown}.")
-            value = to_sql(hold(typed, longest).node)
-            there = f"{value} IS NOT NULL"
-            listed = self._write_list(node, asked, value, there)
-            fits = f"COUNT({value}){self._filter(asked.where)} <= {most}"
-            sql = f"CASE WHEN {fits} THEN array_to_string({listed}, {to_sql(between)}) END"
-            self._add(text, sql, Typed(exp.null(), TEXT, length=MAX_TEXT))
-        return self.made[text][1].node.copy()
+        Raises:
+            PrivacyError: a list of lists and the like; texts of which too few may be joined.
+        """
+        typed = make_total(asked.value, self.names)
+        if asked.kind in (exp.First, exp.Last):  # the value itself decides ties of its order
+            value = to_sql(make_canonical(typed, asked.value))
+            by = ", ".join([*self._order(asked.order, asked.kind is exp.Last), value])
+            kept = replace(typed, constant=False, nullable=True, plain=None)
+            return f"FIRST({value} ORDER BY {by}){self._filter(asked.where)}", kept
+        if asked.kind is exp.GroupConcat:
+            return self._join(asked, typed), Typed(exp.null(), TEXT, length=MAX_TEXT)
+        if typed.type.kind in ("LIST", "STRUCT", "OTHER", "NULL") or typed.type.sql == "ENUM":
+            what = f"a list of {typed.type.sql} can't be made of a privacy unit's rows."
+            raise privacy_error(asked.value, what, "list numbers, texts, dates or times.")
+        kind = Type.parse(f"{typed.type.sql}[]")
+        made = Typed(exp.null(), kind, length=DEFAULT_MAX_LENGTH, unchecked=True)
+        return self._write_list(asked, to_sql(make_canonical(typed, asked.value))), made
 
-    def _write_list(self, node: exp.Expr, asked: _List, value: str, there: str = "") -> str:
+    def _join(self, asked: _Ordered, typed: Typed) -> str:
+        """Write a unit's texts one after another; NULL if there are more than fit a text."""
+        if typed.type.kind != "TEXT" or not asked.between.is_string:
+            what = "STRING_AGG takes texts, and a literal between them."
+            raise bind_error(asked.node, what, "cast the value to VARCHAR.")
+        declared = [len(str(value)) for value in typed.values or ()]
+        longest = max(declared, default=length_of(typed))
+        most = MAX_TEXT // (longest + len(asked.between.name) or 1)
+        if most < _FEWEST_JOINED:
+            what = f"the texts of one privacy unit may be {longest:,} characters long each, too many to join."
+            shown = to_sql(asked.value)
+            raise privacy_error(asked.value, what, f"shorten them: LEFT({shown}, 40) instead of {shown}.")
+        value = to_sql(hold(typed, longest).node)
+        listed = self._write_list(asked, value, f"{value} IS NOT NULL")
+        fits = f"COUNT({value}){self._filter(asked.where)} <= {most}"
+        return f"CASE WHEN {fits} THEN array_to_string({listed}, {to_sql(asked.between)}) END"
+
+    def _write_list(self, asked: _Ordered, value: str, there: str = "") -> str:
         """Write the list of values in their order; the values themselves decide its ties."""
         if asked.distinct and any(item.this != asked.value for item in asked.order):
             what = "DISTINCT values have no order by other values."
-            raise bind_error(node, what, f"order by {to_sql(asked.value)} itself.")
+            raise bind_error(asked.node, what, f"order by {to_sql(asked.value)} itself.")
         order = [*self._order(asked.order), value]
         if asked.distinct:  # by the very values, as DuckDB requires it
-            order = [self._order_by(value, item) for item in asked.order[:1]] or [value]
+            order = [_order_by(value, item) for item in asked.order[:1]] or [value]
         where = self._filter(asked.where, there)
         return f"LIST({'DISTINCT ' * asked.distinct}{value} ORDER BY {', '.join(order)}){where}"
 
-    def _order(self, order: Sequence[exp.Expr]) -> list[str]:
+    def _order(self, order: Sequence[exp.Expr], reverse: bool = False) -> list[str]:
         by = []
         for item in order:
             key = make_total(item.this, self.names)
             refuse_order([key], item.this)
-            by.append(self._order_by(to_sql(make_canonical(key, item.this)), item))
+            by.append(_order_by(to_sql(make_canonical(key, item.this)), item, reverse))
         return by
-
-    @staticmethod
-    def _order_by(value: str, item: exp.Expr) -> str:
-        desc, first = bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
-        return f"{value} {'DESC' if desc else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
 
     def _filter(self, where: exp.Expr | None, there: str = "") -> str:
         parts = [there] if there else []
@@ -668,50 +638,41 @@ def _spell_with_exact_names(node: exp.Expr) -> exp.Expr:
     return made
 
 
-def _ordered_choice(node: exp.Expr) -> tuple[exp.Expr, list[exp.Expr], exp.Expr | None] | None:
-    """Return the value, the order and the condition of FIRST or LAST; None for other nodes.
-
-    LAST is the first value in the reverse order.
-    """
-    where = None
-    if isinstance(node, exp.Filter):
-        where, node = node.expression.this, node.this
-    if not isinstance(node, exp.First | exp.Last) or not isinstance(node.this, exp.Expr):
-        return None
-    value, order = node.this, list[exp.Expr]()
-    if isinstance(value, exp.Order):
-        value, order = value.this, [item.copy() for item in value.expressions]
-    if isinstance(node, exp.Last):
-        for item in order:
-            for key in ("desc", "nulls_first"):
-                item.set(key, not item.args.get(key))
-    return value, order, where
-
-
 @dataclass(frozen=True)
-class _List:
-    """A list of the values of rows: their order, whether equal ones are put together, and the condition of FILTER."""
+class _Ordered:
+    """FIRST, LAST, LIST or STRING_AGG: its value, its order, and whether equal values are put together."""
 
+    node: exp.Expr
+    kind: type[exp.Expr]
     value: exp.Expr
     order: tuple[exp.Expr, ...]
     distinct: bool
+    between: exp.Expr
+    """The text between those that STRING_AGG joins."""
     where: exp.Expr | None
+    """The condition of FILTER."""
 
 
-def _list_of(node: exp.Expr, kind: type[exp.Expr] = exp.ArrayAgg) -> _List | None:
-    """Return what LIST or ARRAY_AGG asks for; None for other nodes."""
-    where = None
-    if isinstance(node, exp.Filter):
-        where, node = node.expression.this, node.this
-    if not isinstance(node, kind) or not isinstance(node.this, exp.Expr):
+def _read_ordered(node: exp.Expr) -> _Ordered | None:
+    """Return an aggregate that takes rows in an order; None for other nodes."""
+    inner, where = (node.this, node.expression.this) if isinstance(node, exp.Filter) else (node, None)
+    kinds = exp.First | exp.Last | exp.ArrayAgg | exp.GroupConcat
+    if not isinstance(inner, kinds) or not isinstance(inner.this, exp.Expr):
         return None
-    value, order = node.this, tuple[exp.Expr, ...]()
+    value, order = inner.this, tuple[exp.Expr, ...]()
     if isinstance(value, exp.Order):
         value, order = value.this, tuple(value.expressions)
-    distinct = isinstance(value, exp.Distinct)
+    distinct = isinstance(value, exp.Distinct) and not isinstance(inner, exp.First | exp.Last)
     if distinct and len(value.expressions) == 1:
         value = value.expressions[0]
-    return _List(value, order, distinct, where)
+    between = inner.args.get("separator") or exp.Literal.string(",")
+    return _Ordered(node, type(inner), value, order, distinct, between, where)
+
+
+def _order_by(value: str, item: exp.Expr, reverse: bool = False) -> str:
+    """Write a value in the order of an item; ``reverse``: in the opposite one."""
+    desc, first = (bool(item.args.get(key)) != reverse for key in ("desc", "nulls_first"))
+    return f"{value} {'DESC' if desc else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
 
 
 def _resolved(node: exp.Expr, names: rel.Names) -> exp.Expr:
@@ -769,18 +730,8 @@ def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tu
     for t, place in zip(typed, call.args, strict=True):
         if not t.type.numeric:
             raise bind_error(place, f"{call.name} needs a number, and this is {t.type.sql}.")
-    if own and call.name == "SUM" and bound_any_sum(typed[0]) is not None:
-        kind = "BIGINT" if typed[0].type.sql in SMALL_INTEGERS else "HUGEINT"
-        return f"SUM({distinct}CAST({to_sql(typed[0].node)} AS {kind})){where}", HUGEINT
-    if own and call.name == "SUM" and typed[0].type.kind == "INTEGER":
-        return sum_wide_integers(typed[0], distinct, where), HUGEINT
-    if (
-        own
-        and call.name == "SUM"
-        and typed[0].type.kind == "DECIMAL"
-        and typed[0].type.digits[1] <= MOST_DECIMALS
-    ):
-        return sum_decimals(typed[0], distinct, where), decimal(38, typed[0].type.digits[1])
+    if own and call.name == "SUM" and (exact := sum_exactly(typed[0], distinct, where)) is not None:
+        return exact
     values = [_as_double(t) for t in typed]
     if call.name.startswith("QUANTILE"):
         if not typed[1].constant:
@@ -788,7 +739,7 @@ def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tu
         values[1] = to_sql(typed[1].node)
     total = write_order_independent(name, typed, values, distinct, condition)
     if own and name in ("SUM", "AVG") and typed[0].type.kind == "DOUBLE":
-        total = snap_to_decimal(total, typed[0].bounds)
+        total = to_sql(snap_to_decimal(exp.Var(this=total), typed[0].bounds))
     return total, DOUBLE
 
 

@@ -200,12 +200,17 @@ def keep_first_rows(relation: Relation, source: exp.Expr, keys: list[Field], row
     return choose_rows(relation, source, kept)
 
 
-def keep_first(rows: int, by: Sequence[exp.Expr], order: Sequence[exp.Expr]) -> exp.Expr:
-    """Return the condition that keeps the first rows of each key in an order."""
+def number_rows(by: Iterable[exp.Expr], order: Iterable[exp.Expr]) -> exp.Window:
+    """Return the number of a row among those with its key, in an order."""
     ordered = [exp.Ordered(this=node.copy(), nulls_first=False) for node in order]
     window = exp.Window(this=exp.RowNumber(), partition_by=[node.copy() for node in by], over="OVER")
     window.set("order", exp.Order(expressions=ordered) if ordered else None)
-    return exp.LTE(this=window, expression=exp.Literal.number(rows))
+    return window
+
+
+def keep_first(rows: int, by: Iterable[exp.Expr], order: Iterable[exp.Expr]) -> exp.Expr:
+    """Return the condition that keeps the first rows of each key in an order."""
+    return exp.LTE(this=number_rows(by, order), expression=exp.Literal.number(rows))
 
 
 def choose_rows(

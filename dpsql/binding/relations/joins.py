@@ -24,6 +24,7 @@ from dpsql.binding.relations.fan_out import (
     find_lost_columns,
     find_unmatched,
     limit_public,
+    number_rows,
     split_conjuncts,
 )
 from dpsql.binding.relations.plan_size import refuse_joined
@@ -47,7 +48,6 @@ from dpsql.language.advice import LATERAL_HINT
 from dpsql.language.dialect import (
     bind_error,
     join_word,
-    parse_select,
     privacy_error,
     quote_where_needed,
     to_sql,
@@ -225,7 +225,7 @@ class _Step:
         if not keys or count_rows_per_key(self.binder, item, public, keys) not in (0, 1):
             what = f"with rows as the privacy unit, each may meet one row of {public.alias}, and here it may meet several."
             raise privacy_error(self.place, what, self._advise_ranges(item, public))
-        columns = list(dict.fromkeys(to_sql(key.typed.node) for key in keys))
+        columns = list(dict.fromkeys(key.typed.node for key in keys))
         held = _first_of_each(public, columns, columns)
         if right.private:
             bound.relations, bound.source = [held], held.source
@@ -358,8 +358,8 @@ class _Step:
             if len(theirs) != 1 or any(public.name in tables and len(tables) > 1 for tables in read):
                 what = f"ASOF joins compare columns of {public.alias} with those of the rows before it."
                 raise bind_error(self.place, what, _ASOF_HINT)
-            found.append(to_sql(theirs[0]))
-        return _first_of_each(public, found, [*found, *(to_sql(f.typed.node) for f in public.fields)])
+            found.append(theirs[0])
+        return _first_of_each(public, found, [*found, *(f.typed.node for f in public.fields)])
 
     def _kept_side(self) -> str:
         """Return the side of the exact join: if rows are units, unmatched public rows have no unit."""
@@ -472,7 +472,8 @@ def _optional(relation: Relation) -> Relation:
     return replace(relation, fields=tuple(fields))
 
 
-def _first_of_each(public: Relation, by: list[str], order: list[str]) -> Relation:
-    chosen = f"row_number() OVER (PARTITION BY {', '.join(by)} ORDER BY {', '.join(order)}) = 1"
-    query = parse_select(Select("*", to_sql(public.source), qualify=chosen).sql)
+def _first_of_each(public: Relation, by: list[exp.Expr], order: list[exp.Expr]) -> Relation:
+    first = exp.EQ(this=number_rows(by, order), expression=exp.Literal.number(1))
+    query = exp.Select(expressions=[exp.Star()]).from_(public.source.copy())
+    query.set("qualify", exp.Qualify(this=first))
     return replace(public, source=query.subquery(exp.to_identifier(public.name), copy=False))

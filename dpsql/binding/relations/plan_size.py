@@ -176,13 +176,19 @@ def count_joined(source: exp.Expr, known: SharedQueries) -> int:
         return count_joined(source.this, known)
     if isinstance(source, exp.Select):
         return sum(count_joined(item, known) for item in from_items(source))
-    most = 1
-    while isinstance(source, exp.SetOperation):
-        most = max(most, count_joined(source.right, known))
-        source = source.left
-        if not isinstance(source, exp.SetOperation):
-            most = max(most, count_joined(source, known))
-    return most
+    sides = _list_sides(source) if isinstance(source, exp.SetOperation) else ()
+    return max((count_joined(side, known) for side in sides), default=1)
+
+
+def _list_sides(query: exp.Expr) -> list[exp.Expr]:
+    """Return the queries that a set operation combines: a chain of any length, and others in it as they are."""
+    found = []
+    while isinstance(query, exp.SetOperation):
+        found.append(query.right)
+        query = query.left
+        if query.args.get("with_"):
+            break
+    return [*found, query]
 
 
 def has_more_nodes(node: exp.Expr, most: int) -> bool:
@@ -424,14 +430,8 @@ def _count_met(
         ):
             return _stay_apart(parts)
         return max(1, sum(joined for joined, _ in parts)), sum(apart for _, apart in parts)
-    parts = []
-    while isinstance(query, exp.SetOperation):
-        parts.append(_count_met(query.right, ctes))
-        query = query.left
-        if not isinstance(query, exp.SetOperation) or query.args.get("with_"):
-            parts.append(_count_met(query, ctes))
-            break
-    return _stay_apart(parts)
+    sides = _list_sides(query) if isinstance(query, exp.SetOperation) else ()
+    return _stay_apart([_count_met(side, ctes) for side in sides])
 
 
 def _is_membership(query: exp.Expr) -> bool:

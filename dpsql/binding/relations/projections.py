@@ -38,19 +38,6 @@ from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.exact_aggregates import Grouped, bound_rows, has_exact_aggregate
 from dpsql.binding.relations.fan_out import add_unmatched, find_lost_columns, split_conjuncts
 from dpsql.binding.relations.plan_size import refuse_growth
-from dpsql.binding.relations.relation import (
-    UNIT,
-    Field,
-    From,
-    Names,
-    Relation,
-    column,
-    column_name,
-    fold,
-    meets_exactly,
-    total_bound,
-    total_caps,
-)
 from dpsql.binding.relations.unit_rows import advise_one_unit, aggregates
 from dpsql.binding.values.coercion import find_common_order, require_kind, take_value, unify
 from dpsql.binding.values.declared_values import length_of
@@ -83,11 +70,11 @@ def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> 
     alone = len(bound.relations) == 1
     query = exp.Select()
     fields, labels = list[rel.Field](), UniqueNames()
-    aliases: dict[str, exp.Expr] = {}
+    aliases = _spread_aliases(select, bound.names)
     windows = own.Windows(binder, bound, env)
     pairs: list[tuple[exp.Expr, exp.Expr]] = []
     conditions = [*bound.conditions]
-    for place, (name, typed, same) in enumerate(_items(windows, select, aliases)):
+    for place, (name, typed, same) in enumerate(_items(windows, select)):
         name = labels.add(name)  # as DuckDB calls the second of two columns of one name
         query.append("expressions", exp.alias_(typed.node.copy(), rel.column_name(place)))
         there = replace(typed, node=rel.column(rel.column_name(place), alias), constant=False, twin=None)
@@ -105,7 +92,7 @@ def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> 
     for join in bound.joins:
         query = query.join(join.copy(), copy=False)
     if select.args.get("where"):
-        inner = substitute_aliases(select.args["where"].this, aliases, bound.names)
+        inner = select.args["where"].this
         _no_window(inner)
         holds = binder.expression(inner, bound.names, env).node
         conditions += split_conjuncts(holds)
@@ -189,8 +176,8 @@ OutputColumn = tuple[str, Typed, "rel.Field | None"]
 """A column of the SELECT list: its name, its value, and the column it passes on, if any."""
 
 
-def _items(windows: own.Windows, select: exp.Select, aliases: dict[str, exp.Expr]) -> list[OutputColumn]:
-    """Return the SELECT list, and add its names to ``aliases``."""
+def _items(windows: own.Windows, select: exp.Select) -> list[OutputColumn]:
+    """Return the SELECT list."""
     binder, bound, env = windows.binder, windows.bound, windows.env
     items: list[OutputColumn] = []
     plain = {rel.fold(i.alias_or_name) for i in select.expressions if isinstance(i, exp.Alias | exp.Column)}
@@ -198,15 +185,12 @@ def _items(windows: own.Windows, select: exp.Select, aliases: dict[str, exp.Expr
         if item.is_star:
             items += expand_star(item, bound, binder, env)
             continue
-        inner = substitute_aliases(item.unalias(), aliases, bound.names)
-        same = bound.names.known(inner)
-        node, scope = windows.read(inner)
+        same = bound.names.known(item.unalias())
+        node, scope = windows.read(item.unalias())
         name, named = item.alias_or_name, isinstance(item, exp.Alias | exp.Column)
         if not named and (isinstance(item, exp.Literal) or rel.fold(name) in plain):
             name = ""  # x::INT is called x where no other column is
         items.append((name or binder.name("column"), binder.expression(node, scope, env), same))
-        if isinstance(item, exp.Alias):
-            aliases[rel.fold(item.alias)] = inner
     return items
 
 
@@ -395,20 +379,24 @@ def _grouped_by(select: exp.Select, names: rel.Names) -> list[exp.Expr]:
     return [resolve_key(node, select, lambda column: names.known(column) is not None) for node in nodes]
 
 
-def _spread_aliases(select: exp.Select, names: rel.Names) -> None:
-    """Substitute aliases of the SELECT list in later items, WHERE and HAVING, in place, as DuckDB does."""
+def _spread_aliases(select: exp.Select, names: rel.Names) -> dict[str, exp.Expr]:
+    """Substitute aliases of the SELECT list in later items, WHERE and HAVING, in place, as DuckDB does; return them."""
     aliases: dict[str, exp.Expr] = {}
     items: list[exp.Expr] = []
     for item in select.expressions:
-        inner = substitute_aliases(item.unalias(), aliases, names)
-        name = item.alias_or_name if isinstance(item, exp.Alias | exp.Column) and not item.is_star else ""
-        items.append(exp.alias_(inner, name, quoted=True) if name and inner != item.unalias() else item)
+        inner = item.unalias() if item.is_star else substitute_aliases(item.unalias(), aliases, names)
+        if inner == item.unalias():
+            items.append(item)
+        else:
+            named = isinstance(item, exp.Alias | exp.Column)
+            items.append(exp.alias_(inner, item.alias_or_name, quoted=True) if named else inner)
         if isinstance(item, exp.Alias):
             aliases[rel.fold(item.alias)] = inner
     select.set("expressions", items)
     for clause in (select.args.get("where"), select.args.get("having")):
         if clause is not None and (inner := substitute_aliases(clause.this, aliases, names)) != clause.this:
             clause.set("this", inner)
+    return aliases
 
 
 def _grouped_fields(nodes: list[exp.Expr], bound: rel.From) -> list[rel.Field | None]:
@@ -467,7 +455,9 @@ _SIDES = {exp.Union: None, exp.Intersect: (True, True), exp.Except: (True, False
 """The sides on which a row must, or must not, be; None for either."""
 
 
-def combine(binder: Binder, left: Relation, right: Relation, tree: exp.SetOperation, env: Env) -> Relation:
+def combine(
+    binder: Binder, left: rel.Relation, right: rel.Relation, tree: exp.SetOperation, env: Env
+) -> rel.Relation:
     """Return the set operation of two private relations of equal units.
 
     Raises:
@@ -497,7 +487,7 @@ def combine(binder: Binder, left: Relation, right: Relation, tree: exp.SetOperat
         raise privacy_error(tree.left, what, hint)
     side = binder.name("side")
     marked = [
-        replace(relation, fields=(*relation.fields, Field(side, _number(place))))
+        replace(relation, fields=(*relation.fields, rel.Field(side, _number(place))))
         for place, relation in enumerate((left, right))
     ]
     rows = _put_together(marked[0], marked[1], tree, binder.name("union"))
@@ -510,7 +500,7 @@ def combine(binder: Binder, left: Relation, right: Relation, tree: exp.SetOperat
     ]
     if conditions:
         select.set("having", exp.Having(this=exp.and_(*conditions, copy=False)))
-    return aggregate_per_unit(binder, select, From([rows], rows.source, unit=rows.unit), env)
+    return aggregate_per_unit(binder, select, rel.From([rows], rows.source, unit=rows.unit), env)
 
 
 def _number(place: int) -> Typed:
@@ -528,12 +518,14 @@ def _count_rows_of(side: str, place: int) -> exp.Expr:
     return exp.CountIf(this=here)
 
 
-def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias: str) -> Relation:
+def _put_together(
+    left: rel.Relation, right: rel.Relation, tree: exp.SetOperation, alias: str
+) -> rel.Relation:
     """Return UNION ALL of two private relations of equal units."""
     if left.row_level or right.row_level or left.unit is None or right.unit is None:
         raise privacy_error(tree, "rows that are their own unit can't be put together.")
     kinds = (left.unit_type, right.unit_type)
-    alike = kinds[0] is not None and kinds[1] is not None and meets_exactly(kinds[0], kinds[1])
+    alike = kinds[0] is not None and kinds[1] is not None and rel.meets_exactly(kinds[0], kinds[1])
     if not alike or {t.unit_domain for t in left.tables} != {t.unit_domain for t in right.tables}:
         what = "the two sides have different privacy units."
         raise privacy_error(tree.left, what, advise_one_unit([left], [right]))
@@ -553,7 +545,7 @@ def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias
             what = f"{mine.name} is not the same kind of column on both sides."
             raise privacy_error(tree, what, "put the same columns, and the privacy unit, in the same places.")
         typed = Typed(
-            column(column_name(place), alias),
+            rel.column(rel.column_name(place), alias),
             kind,
             _unite(mine.typed.bounds, other.typed.bounds),
             reach=_unite(mine.typed.reach, other.typed.reach),
@@ -571,10 +563,10 @@ def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias
         lost = all(f.lost or side.unmatched is None for f, side in ((mine, left), (other, right)))
         fields.append(replace(mine, typed=typed, anchors=anchors, key=False, optional=optional, lost=lost))
         for half, node in zip(halves, nodes, strict=True):
-            half.append("expressions", exp.alias_(node.copy(), column_name(place)))
+            half.append("expressions", exp.alias_(node.copy(), rel.column_name(place)))
     for half, side in zip(halves, (left, right), strict=True):
         assert side.unit is not None
-        half.select(exp.alias_(side.unit.copy(), UNIT), copy=False)
+        half.select(exp.alias_(side.unit.copy(), rel.UNIT), copy=False)
         half.from_(side.source.copy(), copy=False)
     source = exp.union(halves[0], halves[1], distinct=False, copy=False).subquery(
         exp.to_identifier(alias), copy=False
@@ -582,10 +574,10 @@ def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias
     tables = tuple(dict.fromkeys((*left.tables, *right.tables)))
     inputs = tuple(dict.fromkeys((*left.inputs, *right.inputs)))
     both = (left, right)
-    certain = total_bound((side.certain_rows for side in both), sum)
-    rows, each = total_caps(both, sum)
-    return Relation(
-        alias, alias, tuple(fields), source, True, column(UNIT, alias), tables, inputs, rows_bound=rows,
+    certain = rel.total_bound((side.certain_rows for side in both), sum)
+    rows, each = rel.total_caps(both, sum)
+    return rel.Relation(
+        alias, alias, tuple(fields), source, True, rel.column(rel.UNIT, alias), tables, inputs, rows_bound=rows,
         group_rows_bound=each, certain_rows=certain, unit_type=left.unit_type, fan_out=max(left.fan_out, right.fan_out),
         unmatched=left.unmatched or right.unmatched,
     )  # fmt: skip
@@ -654,8 +646,8 @@ def _require_values(pivot: exp.Expr) -> None:
             raise bind_error(place.this, "the columns of a PIVOT must be listed.", _LIST_HINT.format(by=by))
 
 
-def _pivot(binder: Binder, item: exp.Expr, pivot: exp.Expr, relation: Relation, env: Env) -> exp.Select:
-    names = Names((relation,))
+def _pivot(binder: Binder, item: exp.Expr, pivot: exp.Expr, relation: rel.Relation, env: Env) -> exp.Select:
+    names = rel.Names((relation,))
     values = [list(_values_of(binder, place, names, env)) for place in pivot.args.get("fields") or []]
     aggregates = pivot.expressions
     size = math.prod(map(len, values)) * len(aggregates)
@@ -677,7 +669,7 @@ def _pivot(binder: Binder, item: exp.Expr, pivot: exp.Expr, relation: Relation, 
 
 
 def _values_of(
-    binder: Binder, place: exp.Expr, names: Names, env: Env
+    binder: Binder, place: exp.Expr, names: rel.Names, env: Env
 ) -> Iterator[tuple[str, list[exp.Expr]]]:
     """Yield the column name of each pivoted value, and its conditions."""
     columns = list(place.this.expressions) if isinstance(place.this, exp.Tuple) else [place.this]
@@ -720,14 +712,14 @@ def _show(value: exp.Expr) -> str:
     return "NULL" if isinstance(value, exp.Null) else to_sql(value).lower()
 
 
-def _keys(pivot: exp.Expr, relation: Relation, item: exp.Expr) -> list[exp.Expr]:
+def _keys(pivot: exp.Expr, relation: rel.Relation, item: exp.Expr) -> list[exp.Expr]:
     """Return the grouping of a PIVOT: GROUP BY, or all columns that it does not mention."""
     group = pivot.args.get("group")
     if group is not None:
         return list(group.expressions)
     places = [*pivot.expressions, *(place.this for place in pivot.args.get("fields") or [])]
-    named = {fold(node.name) for place in places for node in place.find_all(exp.Column)}
-    rest = [f for f in relation.fields if fold(f.name) not in named]
+    named = {rel.fold(node.name) for place in places for node in place.find_all(exp.Column)}
+    rest = [f for f in relation.fields if rel.fold(f.name) not in named]
     unit = next((f for f in rest if f.tells_unit), None)
     if unit is not None:
         what = f"PIVOT without GROUP BY has a row for each value of all other columns, and {unit.name} tells people apart."
@@ -752,7 +744,7 @@ def _filter(node: exp.Expr, conditions: list[exp.Expr]) -> exp.Expr:
     return exp.Filter(this=node.copy(), expression=exp.Where(this=exp.and_(*parts, copy=False)))
 
 
-def _unpivot(item: exp.Expr, pivot: exp.Expr, relation: Relation) -> exp.Expr:
+def _unpivot(item: exp.Expr, pivot: exp.Expr, relation: rel.Relation) -> exp.Expr:
     """Return UNPIVOT as a UNION ALL of the rows, once per column; NULL makes no row."""
     fields = pivot.args.get("fields") or []
     place = fields[0] if len(fields) == 1 else None
@@ -763,15 +755,15 @@ def _unpivot(item: exp.Expr, pivot: exp.Expr, relation: Relation) -> exp.Expr:
         raise bind_error(
             pivot, what, "name plain columns in parentheses, and leave out INCLUDE NULLS.", around=item
         )
-    gone = {fold(node.name) for node in columns}
-    kinds = {f.typed.type.kind: f.typed.type.sql for f in relation.fields if fold(f.name) in gone}
+    gone = {rel.fold(node.name) for node in columns}
+    kinds = {f.typed.type.kind: f.typed.type.sql for f in relation.fields if rel.fold(f.name) in gone}
     if len(kinds) > 1:
         what = f"UNPIVOT puts these into one column, and they are {' and '.join(kinds.values())}."
         raise bind_error(place, what, "cast them to one type in a subquery, and unpivot that.", around=item)
     kept = [
         exp.column(exp.to_identifier(f.name, quoted=True))
         for f in relation.fields
-        if fold(f.name) not in gone
+        if rel.fold(f.name) not in gone
     ]
     label, value = place.this.name, pivot.expressions[0].name
     sides: list[exp.Query] = []
@@ -806,8 +798,8 @@ def open_lateral(binder: Binder, select: exp.Select, place: int, env: Env) -> No
     if all(binder.source(item, env) is None for item in from_items(query)):
         return
     if query.args.get("group") or len(query.expressions) != 1:
-        around = {fold(item.alias_or_name) for item in from_items(select)}
-        if around & {fold(node.table) for node in query.find_all(exp.Column) if node.table}:
+        around = {rel.fold(item.alias_or_name) for item in from_items(select)}
+        if around & {rel.fold(node.table) for node in query.find_all(exp.Column) if node.table}:
             what = "LATERAL over private rows takes one aggregate of each public row."
             raise privacy_error(join.this, what, "aggregate by the public key in a subquery, and join that.")
         return
@@ -839,7 +831,7 @@ def group_by_row_around(binder: Binder, query: exp.Expr, around: exp.Select, env
         return
     items = from_items(query)
     relations = [relation for item in items if (relation := binder.source(item, env)) is not None]
-    scope = Names(tuple(relations))
+    scope = rel.Names(tuple(relations))
     outer = [
         node
         for node in query.find_all(exp.Column)

@@ -126,11 +126,12 @@ def carry_field(name: str, typed: Typed, same: Field | None, key: bool) -> Field
 
 
 def _most_rows(found: Relation | From) -> int | None:
-    """Return the most rows of one unit that count: by the shape of the query, and by the policy's caps."""
+    """The most rows of one unit in all, if the policy or the query bounds them."""
     return 1 if found.row_level else find_least(found.certain_rows, found.row_cap)
 
 
 def _most_rows_per_group(found: Relation | From) -> int | None:
+    """The most rows of one unit in one group, if the policy or the query bounds them."""
     if found.row_level or found.certain_rows == 1:
         return 1
     return None if found.group_cap is None else find_least(found.certain_rows, found.group_cap)
@@ -201,13 +202,8 @@ class Relation:
             return self.group_rows_bound
         return self.tables[0].max_rows_per_group if len(self.tables) == 1 else None
 
-    max_rows = property(
-        _most_rows, doc="The most rows of one unit in all, if the policy or the query bounds them."
-    )
-    max_rows_per_group = property(
-        _most_rows_per_group,
-        doc="The most rows of one unit in one group, if the policy or the query bounds them.",
-    )
+    max_rows = property(_most_rows)
+    max_rows_per_group = property(_most_rows_per_group)
 
     @property
     def max_groups(self) -> int | None:
@@ -505,13 +501,8 @@ class From:
         """The policy's cap on the rows of one unit in one group, likewise."""
         return total_caps(self._meeting)[1]
 
-    max_rows = property(
-        _most_rows, doc="The most rows of one unit in all, if the policy or the query bounds them."
-    )
-    max_rows_per_group = property(
-        _most_rows_per_group,
-        doc="The most rows of one unit in one group, if the policy or the query bounds them.",
-    )
+    max_rows = property(_most_rows)
+    max_rows_per_group = property(_most_rows_per_group)
 
     @property
     def most_rows(self) -> int | None:

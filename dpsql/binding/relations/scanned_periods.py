@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 
 from sqlglot import exp
 
@@ -33,6 +34,7 @@ from dpsql.privacy.periods import (
     remove_days,
     say_periods,
     unite,
+    unite_periods,
     widen_to_periods,
 )
 
@@ -47,13 +49,13 @@ _TURNED: Mapping[type[exp.Expr], type[exp.Expr]] = {
     exp.LTE: exp.GTE,
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
+    exp.EQ: exp.EQ,
 }
 _OPPOSITES: Mapping[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GTE,
     exp.LTE: exp.GT,
     exp.GT: exp.LTE,
     exp.GTE: exp.LT,
-    exp.EQ: exp.NEQ,
 }
 _MOMENTS = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ)
 MOST_RANGES = 64
@@ -234,62 +236,39 @@ class _Columns:
             return fold(node.name) in self._bare
         return (fold(node.table), fold(node.name)) in self._qualified
 
-    def fold(self, node: exp.Expr) -> Days | None:
-        """Return days that contain those of every row for which a condition is true; None if it is not understood."""
+    def fold(self, node: exp.Expr, holds: bool = True) -> Days | None:
+        """Return days that contain those of every row for which a condition holds; None if it is not understood.
+
+        ``holds``: False for the rows for which it doesn't hold.
+        """
         node = node.unnest()
         if isinstance(node, exp.And | exp.Or):
-            sides = self.fold(node.left), self.fold(node.right)
-            if isinstance(node, exp.And):
-                known = [side for side in sides if side is not None]
-                return intersect(known[0], known[-1]) if known else None
-            return None if sides[0] is None or sides[1] is None else unite([*sides[0], *sides[1]])
+            sides = [self.fold(side, holds) for side in (node.left, node.right)]
+            return _join(sides, isinstance(node, exp.And) == holds)
         if isinstance(node, exp.Between) and not node.args.get("symmetric"):
-            low = self._compare(exp.GTE, node.this, node.args["low"])
-            high = self._compare(exp.LTE, node.this, node.args["high"])
-            known = [side for side in (low, high) if side is not None]
-            return intersect(known[0], known[-1]) if known else None
+            ends = ((exp.GTE, node.args["low"]), (exp.LTE, node.args["high"]))
+            return _join([self._compare(kind, node.this, end, holds) for kind, end in ends], holds)
         if isinstance(node, exp.In) and node.expressions:
-            found = [self._compare(exp.EQ, node.this, item) for item in node.expressions]
-            return None if None in found else unite(pair for days in found for pair in days or ())
-        if isinstance(node, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
-            found_here = self._compare(type(node), node.this, node.expression)
-            if found_here is not None:
-                return found_here
-            return self._compare(_TURNED.get(type(node), exp.EQ), node.expression, node.this)
-        return None
+            items = [self._compare(exp.EQ, node.this, item, holds) for item in node.expressions]
+            return _join(items, not holds)
+        return self._compare(type(node), node.this, node.expression, holds) if type(node) in _TURNED else None
 
     def find_met(self, node: exp.Expr) -> Days:
         """Return days of which every row meets a condition, as far as it is understood."""
-        node = node.unnest()
-        if isinstance(node, exp.And):
-            return intersect(self.find_met(node.left), self.find_met(node.right))
-        if isinstance(node, exp.Or):
-            return unite([*self.find_met(node.left), *self.find_met(node.right)])
-        if isinstance(node, exp.Between) and not node.args.get("symmetric"):
-            low, high = node.args["low"], node.args["high"]
-            met = self.find_met(exp.GTE(this=node.this.copy(), expression=low.copy()))
-            return intersect(met, self.find_met(exp.LTE(this=node.this.copy(), expression=high.copy())))
-        if isinstance(node, exp.In) and node.expressions:
-            equal = (exp.EQ(this=node.this.copy(), expression=item.copy()) for item in node.expressions)
-            return unite(pair for one in equal for pair in self.find_met(one))
-        opposite = _OPPOSITES.get(type(node))
-        if opposite is None:
-            return ()
-        if opposite is exp.NEQ:  # the days of a time's parts are met by some of its rows
-            days = self.fold(node)
-            return days if days is not None and self._is_exact(node) else ()
-        failing = self.fold(opposite(this=node.this.copy(), expression=node.expression.copy()))
+        failing = self.fold(node, holds=False)
         return () if failing is None else remove_days(((FIRST, LAST),), failing)
 
-    def _is_exact(self, node: exp.Expr) -> bool:
-        """Return whether an equation holds for all rows of the days that it is folded to: none is later than their start."""
-        later = exp.GT(this=node.this.copy(), expression=node.expression.copy())
-        earlier = exp.LT(this=node.this.copy(), expression=node.expression.copy())
-        days = self.fold(node) or ()
-        return not any(intersect(days, self.fold(other) or ((FIRST, LAST),)) for other in (later, earlier))
+    def _compare(
+        self, kind: type[exp.Expr], value: exp.Expr, other: exp.Expr, holds: bool = True
+    ) -> Days | None:
+        if not holds and kind is exp.EQ:
+            return _join([self._compare(apart, value, other) for apart in (exp.LT, exp.GT)], False)
+        kind = kind if holds else _OPPOSITES[kind]
+        found = self._read(kind, value.unnest(), other.unnest())
+        return self._read(_TURNED[kind], other.unnest(), value.unnest()) if found is None else found
 
-    def _compare(self, kind: type[exp.Expr], value: exp.Expr, other: exp.Expr) -> Days | None:
-        value, other = value.unnest(), other.unnest()
+    def _read(self, kind: type[exp.Expr], value: exp.Expr, other: exp.Expr) -> Days | None:
+        """Return the days that a comparison of a period's column, or a part of it, with a constant leaves."""
         if self._is_period(value):
             return _apply(kind, _read_day(other), "day", self.dates)
         if isinstance(value, exp.Cast) and value.to.this == exp.DType.DATE and self._is_period(value.this):
@@ -303,6 +282,12 @@ class _Columns:
         if isinstance(inner, exp.Expr) and self._is_period(inner):
             return _apply(kind, _read_year(other), "year")
         return None
+
+
+def _join(sides: Sequence[Days | None], every: bool) -> Days | None:
+    """Return the days on all sides as far as these are known, or on any side; None if they are not known."""
+    known = [side for side in sides if side is not None]
+    return (reduce(intersect, known) if known else None) if every else unite_periods(sides)
 
 
 def _apply(

@@ -45,7 +45,6 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.language.dialect import (
     MOVING_CLASSES,
     bind_error,
-    expression_of,
     name_called,
     privacy_error,
     quote_where_needed,
@@ -285,15 +284,15 @@ class Windows:
         """Return a sum or a mean of doubles from the sum of their places on a grid, a short decimal if one is near."""
         function = window.this.this if isinstance(window.this, exp.Filter) else window.this
         inner = self._value(function.this)
-        total = f"(CAST({to_sql(column(key, _SEEN))} AS DOUBLE) / {self.steps!r})"
+        total = _divide(make_cast(column(key, _SEEN), DOUBLE), exp.Literal.number(repr(self.steps)))
         if isinstance(function, exp.Avg):
             counted = self.binder.name("window")
             known = self.made[key].copy()
             summed = next(known.find_all(exp.Sum))
             summed.replace(exp.Count(this=summed.this.copy()))
             self.made[counted] = known
-            total = f"({total} / {to_sql(column(counted, _SEEN))})"
-        return expression_of(snap_to_decimal(total, inner.bounds))
+            total = _divide(total, column(counted, _SEEN))
+        return snap_to_decimal(total, inner.bounds)
 
     def _over(self, window: exp.Window, function: exp.Expr, by_place: bool) -> exp.Window:
         """Return a function over the unit's rows, in an order without ties if these would matter."""
@@ -315,6 +314,11 @@ class Windows:
         return exp.Window(
             this=function, partition_by=[self.bound.unit.copy(), *by], order=ordered, spec=frame
         )
+
+
+def _divide(dividend: exp.Expr, divisor: exp.Expr) -> exp.Expr:
+    quotient = exp.Div(this=dividend, expression=divisor, typed=False, safe=False)
+    return exp.paren(quotient, copy=False)
 
 
 def is_partitioned_by_unit(window: exp.Expr, bound: From) -> bool:

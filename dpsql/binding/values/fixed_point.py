@@ -40,6 +40,7 @@ from dpsql.binding.values.sql_types import (
     HUGEINT,
     INTEGER,
     NARROW_INTEGERS,
+    SMALL_INTEGERS,
     TEXT,
     TIME,
     TIMESTAMP,
@@ -203,9 +204,9 @@ def choose_grid(kind: Type, low: Fraction, high: Fraction, fine: int = FINE_BITS
     if kind.kind == "DECIMAL":
         steps = Fraction(10) ** kind.digits[1]
     if kind.kind == "DOUBLE" or (kind.kind == "DECIMAL" and most * steps > _EXACT):
-        steps = _power(fine, most)
+        steps = find_power(fine, most)
         if (high - low) * steps < _FEWEST and high > low:
-            steps = min(_power(fine, high - low), _power(_EXACT.bit_length() - 1, most))
+            steps = min(find_power(fine, high - low), find_power(_EXACT.bit_length() - 1, most))
     grid = Grid(steps, math.floor(low * steps), math.ceil(high * steps))
     farther = max(abs(grid.low), abs(grid.high))
     if farther > _EXACT and grid.high - grid.low <= _EXACT:
@@ -261,7 +262,7 @@ def coarsen_for_products(grid: Grid, low: Fraction, high: Fraction) -> Grid:
     return Grid(steps, first, last, wide=max(abs(first), abs(last)) >= _NARROW // 64)
 
 
-def _power(bits: int, size: Fraction) -> Fraction:
+def find_power(bits: int, size: Fraction) -> Fraction:
     """Return the largest power of two that gives ``size`` at most ``2^bits`` steps; 1 for zero."""
     if size == 0:
         return Fraction(1)
@@ -379,8 +380,8 @@ _RARE = 1_000
 _MOST_DIGITS = 9
 
 
-def snap_to_decimal(total: str, bounds: Bounds | None) -> str:
-    """Write a total of doubles on the grid of their bounds, rounded to a short decimal if one is near.
+def snap_to_decimal(total: exp.Expr, bounds: Bounds | None) -> exp.Expr:
+    """Return a total of doubles on the grid of their bounds, rounded to a short decimal if one is near.
 
     So the total of 19.99, 29.99 and 50.02 is 100, without an error of the grid.
     """
@@ -391,8 +392,10 @@ def snap_to_decimal(total: str, bounds: Bounds | None) -> str:
     digits = math.floor(-math.log10(far * _RARE))
     if digits < 0:
         return total
-    short = f"ROUND({total}, {min(digits, _MOST_DIGITS)})"
-    return f"(CASE WHEN ABS({total} - {short}) < {far!r} THEN {short} ELSE {total} END)"
+    short = exp.Round(this=total.copy(), decimals=exp.Literal.number(min(digits, _MOST_DIGITS)))
+    distance = exp.Abs(this=exp.Sub(this=total.copy(), expression=short.copy()))
+    near = exp.LT(this=distance, expression=exp.Literal.number(repr(far)))
+    return exp.paren(exp.Case(ifs=[exp.If(this=near, true=short)], default=total), copy=False)
 
 
 _MOST_ROWS = 2**34
@@ -418,30 +421,34 @@ _FAR_WHOLE = 2**92
 """The sum of this number over ``_MOST_ROWS`` rows fits 128 bits."""
 
 
-def sum_wide_integers(typed: Typed, distinct: str, where: str) -> str:
-    """Return the SQL of the sum of one unit's 128-bit integers, missing if one of them is too large.
+_MOST_DECIMALS = 18
+"""Digits after the point with which decimals are added as decimals of 38 digits."""
+
+
+def sum_exactly(typed: Typed, distinct: str, where: str) -> tuple[str, Type] | None:
+    """Return the SQL of the exact sum of one unit's integers or decimals, and its type; None for other numbers.
+
+    The sum is missing if a value is so large that the sum may not fit.
 
     Args:
         distinct: as for :func:`write_order_independent`.
         where: a space and the FILTER clause, or nothing.
     """
-    given = to_sql(typed.node)
-    whole = given if typed.type == HUGEINT else f"TRY_CAST({given} AS HUGEINT)"
-    return _sum_near(given, whole, (f"-{_FAR_WHOLE}", f"{_FAR_WHOLE}"), distinct, where)
-
-
-MOST_DECIMALS = 18
-"""Digits after the point with which decimals are added as decimals of 38 digits."""
-
-
-def sum_decimals(typed: Typed, distinct: str, where: str) -> str:
-    """Return the SQL of the exact sum of one unit's decimals; of wide ones as :func:`sum_wide_integers`."""
-    given = to_sql(typed.node)
-    if sum(typed.type.digits) <= 38 - len(str(_MOST_ROWS)):
-        return f"SUM({distinct}{given}){where}"
-    far: int = 10 ** (38 - typed.type.digits[1]) // (10 * _MOST_ROWS)
-    low, high = (f"CAST('{end}' AS {typed.type.sql})" for end in (-far, far))
-    return _sum_near(given, given, (low, high), distinct, where)
+    kind, given = typed.type, to_sql(typed.node)
+    if bound_any_sum(typed) is not None:
+        wide = BIGINT if kind.sql in SMALL_INTEGERS else HUGEINT
+        return f"SUM({distinct}CAST({given} AS {wide.sql})){where}", HUGEINT
+    if kind.kind == "INTEGER":
+        whole = given if kind == HUGEINT else f"TRY_CAST({given} AS HUGEINT)"
+        return _sum_near(given, whole, (f"-{_FAR_WHOLE}", f"{_FAR_WHOLE}"), distinct, where), HUGEINT
+    if kind.kind != "DECIMAL" or kind.digits[1] > _MOST_DECIMALS:
+        return None
+    made = decimal(38, kind.digits[1])
+    if sum(kind.digits) <= 38 - len(str(_MOST_ROWS)):
+        return f"SUM({distinct}{given}){where}", made
+    far = 10 ** (38 - kind.digits[1]) // (10 * _MOST_ROWS)
+    low, high = (f"CAST('{end}' AS {kind.sql})" for end in (-far, far))
+    return _sum_near(given, given, (low, high), distinct, where), made
 
 
 def _sum_near(given: str, value: str, ends: tuple[str, str], distinct: str, where: str) -> str:
@@ -580,7 +587,7 @@ def hold_to_38_digits(typed: Typed) -> Typed:
         return replace(typed, node=node, type=kind, nullable=True, plain=None)
     value, most = typed.node.copy(), exp.Literal.number(MAX_DECIMAL)
     if typed.type == HUGEINT:
-        made = _choose(exp.Least, _choose(exp.Greatest, value, exp.Neg(this=most)), most.copy())
+        made = clamp_to_38_digits(value)
     else:
         ends = [exp.Cast(this=end, to=read_type("UHUGEINT")) for end in (most, exp.Literal.number(0))]
         clamped = _choose(exp.Greatest, _choose(exp.Least, value, ends[0]), ends[1])
@@ -594,6 +601,7 @@ def _choose(kind: type[exp.Expr], value: exp.Expr, end: exp.Expr) -> exp.Expr:
     return kind(this=value, expressions=[end], ignore_nulls=True)
 
 
-def clamp_to_38_digits(sql: str) -> str:
-    """Return the SQL of an integer other than NULL, clamped to 38 digits."""
-    return f"LEAST(GREATEST({sql}, -{MAX_DECIMAL}), {MAX_DECIMAL})"
+def clamp_to_38_digits(value: exp.Expr) -> exp.Expr:
+    """Return an integer other than NULL, clamped to 38 digits."""
+    most = exp.Literal.number(MAX_DECIMAL)
+    return _choose(exp.Least, _choose(exp.Greatest, value, exp.Neg(this=most)), most.copy())

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 from sqlglot import exp
 
@@ -609,16 +610,12 @@ def _find(node: exp.Expr, inner: Typed, place: exp.Expr, bind: Bind) -> tuple[ex
     return make_try(make_call("map_extract", inner.node, key)), sought
 
 
-def take_entry(node: exp.Expr, inner: Typed, place: exp.Expr, bind: Bind) -> Typed:
+@_binds_map("map_extract_value", key=True)
+def take_entry(node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: Bind) -> Typed:
     """Return ``map[key]``, which is NULL without such a key."""
-    found, _ = _find(node, inner, place, bind)
+    found, _ = _find(node, inner, keys[0], bind)
     made = make_call("list_extract", found, exp.Literal.number(1))
     return take_value(Typed(made, inner.type.fields[1][1]), node)
-
-
-@_binds_map("map_extract_value", key=True)
-def _take_value_of(node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: Bind) -> Typed:
-    return take_entry(node, inner, keys[0], bind)
 
 
 @_binds_map("map_extract", key=True)
@@ -636,16 +633,15 @@ def _contains(node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: Bind
     return make_boolean(exp.Paren(this=made), (inner, sought), True)
 
 
-def _binds_side(name: str, place: int) -> None:
-    """Register the binder of the list of a map's keys, or of its values."""
+def _take_side(
+    node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: Bind, name: str, place: int
+) -> Typed:
+    """Return the list of a map's keys, or of its values."""
+    return take_value(Typed(make_call(name, inner.node), _list_of(inner.type.fields[place][1])), node)
 
-    @_binds_map(name, key=False)
-    def handle(node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: Bind) -> Typed:
-        return take_value(Typed(make_call(name, inner.node), _list_of(inner.type.fields[place][1])), node)
 
-
-_binds_side("map_keys", 0)
-_binds_side("map_values", 1)
+for _place, _name in enumerate(("map_keys", "map_values")):
+    _binds_map(_name, key=False)(partial(_take_side, name=_name, place=_place))
 
 
 @_binds_map("cardinality", key=False, missing=BIGINT)

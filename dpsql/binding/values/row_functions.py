@@ -25,7 +25,6 @@ from dpsql.binding.values.coercion import (
     NUMBER_KINDS,
     ORDERED_KINDS,
     Bind,
-    CallBinder,
     binds_calls_of,
     cast_fitting,
     cast_to_double,
@@ -111,7 +110,7 @@ def bind_element(node: exp.Bracket, bind: Bind) -> Typed:
     if inner.type.kind == "STRUCT" and isinstance(key, exp.Literal) and key.is_string:
         return take_field(inner, key.name, node)
     if inner.type.kind == "MAP" and key is not None:
-        return operators.take_entry(node, inner, _restore_key(key, node), bind)
+        return operators.take_entry(node, inner, [_restore_key(key, node)], bind)
     require_kind(inner, ("LIST",), "only lists and structs have elements")
     if key is None or not (isinstance(key, exp.Literal) or negative) or inner.type.element is None:
         raise privacy_error(node, "an element's place must be a literal.", "write list[1].")
@@ -195,9 +194,9 @@ def bind_has_all(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed
     return bind_list_overlap(both, bind)
 
 
-def bind_list_aggregate(node: exp.Expr, name: str, place: exp.Expr, bind: Bind) -> Typed:
+def bind_list_aggregate(node: exp.Expr, arguments: list[exp.Expr], bind: Bind, name: str) -> Typed:
     """Bind the sum, the mean, an extreme, an end, or a number of values of a list."""
-    inner = require_kind(bind(place), ("LIST",), f"{name} needs a list here")
+    inner = require_kind(bind(arguments[0]), ("LIST",), f"{name} needs a list here")
     element = inner.type.element
     if element is None:
         return Typed(make_cast(exp.Null(), DOUBLE), DOUBLE)
@@ -223,15 +222,8 @@ def bind_list_aggregate(node: exp.Expr, name: str, place: exp.Expr, bind: Bind) 
     return take_value(Typed(made, kind), node)
 
 
-def _binds_list(name: str) -> CallBinder:
-    def handle(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
-        return bind_list_aggregate(node, name, arguments[0], bind)
-
-    return binds_calls_of(name, 1, f"{name} takes one list.")(handle)
-
-
 for _name in LIST_AGGREGATES:
-    _binds_list(_name)
+    binds_calls_of(_name, 1, f"{_name} takes one list.")(partial(bind_list_aggregate, name=_name))
 
 
 def bind_membership(value: exp.Expr, held: exp.Expr, bind: Bind, missing: bool = False) -> Typed:
@@ -331,18 +323,7 @@ PARAMETER = "dpsql_parameter"
 def bind_lambda(node: exp.Expr, bind: Bind) -> Typed:
     """Bind ``list_filter(list, lambda x : condition)`` or ``list_transform(list, lambda x : value)``."""
     name = "list_filter" if isinstance(node, exp.ArrayFilter) else "list_transform"
-    return _bind_over(name, node, node.this, node.expression, bind)
-
-
-def _binds_lambda(name: str) -> CallBinder:
-    def handle(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
-        return _bind_over(name, node, arguments[0], arguments[1], bind)
-
-    return binds_calls_of(name, 2, f"{name} takes a list and a lambda.")(handle)
-
-
-_binds_lambda("list_filter")
-_binds_lambda("list_transform")
+    return _bind_over(node, [node.this, node.expression], bind, name)
 
 
 def bind_comprehension(node: exp.Comprehension, bind: Bind) -> Typed:
@@ -361,7 +342,8 @@ def _lambda(body: exp.Expr, parameter: exp.Identifier) -> exp.Lambda:
     return exp.Lambda(this=body.copy(), expressions=[parameter.copy()])
 
 
-def _bind_over(name: str, node: exp.Expr, place: exp.Expr, given: exp.Expr, bind: Bind) -> Typed:
+def _bind_over(node: exp.Expr, arguments: list[exp.Expr], bind: Bind, name: str) -> Typed:
+    place, given = arguments
     inner = require_kind(bind(place), ("LIST",), f"{name} needs a list here")
     if not isinstance(given, exp.Lambda) or not 1 <= len(given.expressions) <= 2:
         raise bind_error(given, f"{name} takes a lambda.", f"write {name}(x, lambda y : y > 1).", around=node)
@@ -394,6 +376,10 @@ def _bind_over(name: str, node: exp.Expr, place: exp.Expr, given: exp.Expr, bind
         raise bind_error(given, f"a list of {typed.type.sql} can't be made here.", around=node)
     kind = Type("LIST", f"{typed.type.sql}[]", typed.type)
     return replace(inner, node=make_cast(made, kind), type=kind, plain=None, nullable=True, order=typed.order)
+
+
+for _name in ("list_filter", "list_transform"):
+    binds_calls_of(_name, 2, f"{_name} takes a list and a lambda.")(partial(_bind_over, name=_name))
 
 
 def _name_parameters(given: exp.Lambda, values: list[Typed]) -> exp.Expr:
@@ -768,7 +754,7 @@ _KIND_WORDS |= {"LIST": "a list"}
 def bind_length(node: exp.Expr, bind: Bind) -> Typed:
     """Bind the length of a text in characters, or of a list in elements."""
     if isinstance(node.this, exp.ArrayDistinct):
-        return convert(bind_list_aggregate(node, "list_unique", node.this.this, bind), BIGINT)
+        return convert(bind_list_aggregate(node, [node.this.this], bind, "list_unique"), BIGINT)
     inner = bind(node.this)
     return _listed(node, "len" if inner.type.kind == "LIST" else "length", [node.this], bind)
 

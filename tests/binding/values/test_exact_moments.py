@@ -13,7 +13,7 @@ import pytest
 
 from dpsql.binding.relations.exact_aggregates import write_exact_moments, write_layers
 from dpsql.binding.values.sql_types import BIGINT, DOUBLE, INTEGER, Bounds, Type, Typed
-from dpsql.language.dialect import expression_of
+from dpsql.language.dialect import parse_fragment
 from dpsql.mechanisms.queries import Select
 
 ALL = (
@@ -43,7 +43,7 @@ def ask(rows: Sequence[Row], kinds: tuple[Type, Type], bounds: tuple[Bounds | No
     with duckdb.connect() as con:
         fill(con, rows, kinds)
         typed = [
-            Typed(expression_of(name), kind, b) for name, kind, b in zip("yx", kinds, bounds, strict=True)
+            Typed(parse_fragment(name), kind, b) for name, kind, b in zip("yx", kinds, bounds, strict=True)
         ]
         found = {}
         for name in ALL:
@@ -201,20 +201,21 @@ def test_values_far_beyond_their_bounds_are_missing_and_break_nothing(alone: boo
     ],
 )  # fmt: skip
 def test_numbers_without_a_public_size_have_no_grid(kind: Type, bounds: Bounds | None) -> None:
-    typed = Typed(expression_of("y"), kind, bounds)
+    typed = Typed(parse_fragment("y"), kind, bounds)
     assert write_exact_moments("VAR_SAMP", [typed], None, "a0") is None
-    assert write_exact_moments("CORR", [Typed(expression_of("x"), INTEGER), typed], None, "a0") is None
+    assert write_exact_moments("CORR", [Typed(parse_fragment("x"), INTEGER), typed], None, "a0") is None
 
 
 @pytest.mark.parametrize("name", ["AVG", "SUM", "MEDIAN", "COUNT"])
 def test_other_aggregates_are_no_moments(name: str) -> None:
-    assert write_exact_moments(name, [Typed(expression_of("y"), INTEGER)], None, "a0") is None
+    assert write_exact_moments(name, [Typed(parse_fragment("y"), INTEGER)], None, "a0") is None
 
 
 @pytest.mark.parametrize("size", ["1e-50", "3", "999.99", "1e18"])
 def test_squares_of_the_farthest_values_fit_128_bits(size: str) -> None:
     """As many as 2^40 of them: the limit of what counts is public, and of the type's size."""
-    made = write_exact_moments("VAR_POP", [Typed(expression_of("y"), DOUBLE, bounded(f"-{size}", size))], None, "a0")  # fmt: skip
+    number = Typed(parse_fragment("y"), DOUBLE, bounded(f"-{size}", size))
+    made = write_exact_moments("VAR_POP", [number], None, "a0")
     most = int(made.there.split()[-1])
     assert most**2 << 40 < 1 << 127
     steps = float(made.values["y"].split("* ")[1].split()[0])
@@ -222,6 +223,6 @@ def test_squares_of_the_farthest_values_fit_128_bits(size: str) -> None:
 
 
 def test_long_values_are_not_written_over_and_over() -> None:
-    short, long = (Typed(expression_of(" + ".join(["y"] * many)), INTEGER) for many in (50, 600))
+    short, long = (Typed(parse_fragment(" + ".join(["y"] * many)), INTEGER) for many in (50, 600))
     assert write_exact_moments("VAR_POP", [short], None, "a0") is not None
     assert write_exact_moments("VAR_POP", [long], None, "a0") is None

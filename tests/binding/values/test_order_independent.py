@@ -10,7 +10,7 @@ import pytest
 import dpsql
 from dpsql.binding.values.fixed_point import write_order_independent
 from dpsql.binding.values.sql_types import BIGINT, DOUBLE, Bounds, Typed
-from dpsql.language.dialect import expression_of
+from dpsql.language.dialect import parse_fragment
 from dpsql.mechanisms.base import SALT
 from tests.support import inside
 from tests.support.policies import budget, table, write_policy
@@ -51,7 +51,7 @@ def test_one_unit_moves_one_block(call: str) -> None:
 
 def test_plain_sums_depend_on_the_order() -> None:
     """The control, and what it is about: the same rows in another order."""
-    typed = Typed(expression_of("v"), DOUBLE)
+    typed = Typed(parse_fragment("v"), DOUBLE)
     sums, mine = set(), set()
     for rows in ("1e16, 1, -1e16", "1e16, -1e16, 1", "1, 1e16, -1e16"):
         con = duckdb.connect()
@@ -84,7 +84,7 @@ def test_plain_sums_depend_on_the_order() -> None:
 def test_sums_are_right(name: str, kind: object, bounds: Bounds | None, values: str, distinct: str) -> None:
     con = duckdb.connect()
     con.execute(f"CREATE TABLE t AS SELECT CAST(UNNEST([{values}]) AS {kind.sql}) AS v")  # type: ignore[attr-defined]
-    typed = Typed(expression_of("v"), kind, bounds)  # type: ignore[arg-type]
+    typed = Typed(parse_fragment("v"), kind, bounds)  # type: ignore[arg-type]
     double = "CASE WHEN ABS(CAST(v AS DOUBLE)) < 1e70 THEN CAST(v AS DOUBLE) END"
     condition = "v IS NULL OR v <> 5"
     where = f" FILTER (WHERE {condition})"
