@@ -261,12 +261,13 @@ def flatten_joins(select: exp.Select) -> None:
         if not inner:
             joins[place].set("this", item)
         elif place == 0 and _mirrored(select, joins[0]):
-            _swap(joins[0], from_)
+            join = joins[0]
+            join.set("this", from_.this)
+            join.set("side", _MIRROR[join_word(join, "side")] or None)
             from_.set("this", item)
-            joins = [*inner, *joins]
-            while (opened := _opened(from_.this)) is not None:
-                from_.set("this", opened[0])
-                joins = [*opened[1], *joins]
+            select.set("joins", [*inner, *joins])
+            flatten_joins(select)
+            return
         else:
             joins[place : place + 1] = _spread(select, joins, place, item, inner)
         select.set("joins", joins)
@@ -296,11 +297,6 @@ def _mirrored(select: exp.Select, join: exp.Join) -> bool:
     starred = any(item.is_star and not isinstance(item, exp.Column) for item in select.expressions)
     known = join_word(join, "kind") in ("", "INNER", "CROSS", "OUTER")
     return known and not starred and not join_word(join, "method")
-
-
-def _swap(join: exp.Join, from_: exp.Expr) -> None:
-    join.set("this", from_.this)
-    join.set("side", _MIRROR[join_word(join, "side")] or None)
 
 
 def _spread(

@@ -30,7 +30,7 @@ from typing import Any, cast
 from sqlglot import exp
 
 from dpsql.binding.interval_ends import ColumnEnds, as_double, find_bin_ends, is_exact, list_leaves
-from dpsql.binding.public_statement import MakeName
+from dpsql.binding.public_statement import MakeName, from_items
 from dpsql.binding.relations.relation import column, fold
 from dpsql.language.dialect import table_named
 from dpsql.late_dataclass import dataclass
@@ -236,10 +236,7 @@ class PublicColumns:
     def _sources(self, select: exp.Select) -> list[tuple[str, _Columns]]:
         """Return the columns of the items in FROM and JOIN, by folded alias."""
         if id(select) not in self._froms:
-            from_ = select.args.get("from_")
-            joins = select.args.get("joins") or []
-            items = [] if from_ is None else [from_.this, *(join.this for join in joins)]
-            found = [(fold(item.alias_or_name), self._source(item)) for item in items]
+            found = [(fold(item.alias_or_name), self._source(item)) for item in from_items(select)]
             self._froms[id(select)] = (select, found)
         return self._froms[id(select)][1]
 

@@ -122,17 +122,12 @@ class Catalog:
         return self._names[""]
 
     def _list_names(self) -> frozenset[str]:
-        found = set()
+        found = set[str]()
         for table in self.policy.tables.values():
-            found.add(fold(table.name))
-            kinds = []
-            for name, kind in self.schema(table).items():
-                found.add(fold(name))
-                kinds.append(Type.parse(kind))
-            while kinds:
-                last = kinds.pop()
-                found |= {fold(name) for name, _ in last.fields}
-                kinds += [*(inner for _, inner in last.fields), *((last.element,) if last.element else ())]
+            schema = self.schema(table)
+            parts = (part for kind in schema.values() for part in Type.parse(kind).walk())
+            fields = (name for part in parts for name, _ in part.fields)
+            found |= set(map(fold, (table.name, *schema, *fields)))
         return frozenset(found)
 
     def fields(self, table: Table, name: str, named: Collection[str] | None = None) -> tuple[Field, ...]:
@@ -314,9 +309,8 @@ class Catalog:
         kept = {*places}
         unread = () if named is None else [name for i, name in enumerate(every) if i not in kept]
         inner = exp.Select(expressions=items).from_(self._named(table, _BASE), copy=False)
-        as_named = exp.TableAlias(this=exp.to_identifier(name))
+        source = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier(name)))
         if table.public:
-            source = exp.Subquery(this=inner, alias=as_named)
             return Relation(alias, name, fields, source, private=False, unread=unread)
         if table.period is not None and not self.engine.lossless:
             what = f"{table.name} has a privacy period, which only DuckDB computes here."
@@ -324,10 +318,9 @@ class Catalog:
                 what, hint="query DuckDB instead, or leave the period out: whole units are protected then."
             )
         if table.row_level:
-            source = exp.Subquery(this=inner, alias=as_named)
             return Relation(alias, name, fields, source, True, None, (table,), row_level=True, unread=unread)
         unit, _ = self._join_unit(inner, table, table.unit_path, _BASE, 0, table, days)
-        inner = inner.select(exp.alias_(unit, UNIT), copy=False)
+        inner.select(exp.alias_(unit, UNIT), copy=False)
         last = table.unit_path[-1]
         holder = self.find(last.table, None)
         kind = self._spell(holder, last.column)[1]
@@ -340,8 +333,7 @@ class Catalog:
             kind = Type.parse(f"STRUCT(person {kind.sql}, period {taken.sql})")
             period = made.node if holder is table else None
         return Relation(
-            alias, name, fields, exp.Subquery(this=inner, alias=as_named), True, column(UNIT, name), (table,),
-            unit_type=kind, period=period, unread=unread,
+            alias, name, fields, source, True, column(UNIT, name), (table,), unit_type=kind, period=period, unread=unread,
         )  # fmt: skip
 
     def _join_unit(

@@ -43,6 +43,7 @@ from dpsql.binding.values.sql_types import (
     HUGEINT,
     NARROW_INTEGERS,
     TEXT,
+    UNKNOWN,
     Bounds,
     Type,
     Typed,
@@ -278,10 +279,8 @@ def _hold(value: str, steps: float = 1.0, centre: float = 0.0) -> _Steps:
 
 def _find_ends(bounds: Bounds | None) -> tuple[Fraction, Fraction] | None:
     """Return the bounds of a number, if both are known and of a reasonable size."""
-    if bounds is None or bounds.low is None or bounds.high is None:
-        return None
-    fits = max(abs(bounds.low), abs(bounds.high)) <= _FARTHEST
-    return (bounds.low, bounds.high) if fits else None
+    ends = (bounds or UNKNOWN).ends
+    return ends if ends is not None and max(map(abs, ends)) <= _FARTHEST else None
 
 
 _PRODUCTS = (("y", "y"), ("x", "x"), ("x", "y"))
@@ -369,13 +368,13 @@ def bound_unit_aggregate(call: Call, names: rel.Names, rows: Bounds, grouped: bo
     if call.name == "CORR":
         return Bounds(Fraction(-1), Fraction(1))
     inner = make_total(call.args[0], names).bounds
-    if inner is None or inner.low is None or inner.high is None:
+    if inner is None or inner.ends is None:
         return None
     if row.within:
         return inner
     if row.form == "spread":
-        return Bounds(Fraction(0), _bound_spread(row.kind, inner.high - inner.low))
-    return inner * rows if call.name == "SUM" and rows.bounded else None
+        return Bounds(Fraction(0), _bound_spread(row.kind, inner.ends[1] - inner.ends[0]))
+    return inner * rows if call.name == "SUM" and rows.ends is not None else None
 
 
 def _bound_spread(kind: str, width: Fraction) -> Fraction:

@@ -27,6 +27,7 @@ from dpsql.binding.relations.relation import (
     Relation,
     Unmatched,
     column,
+    find_least,
     fold,
     meets_exactly,
 )
@@ -53,14 +54,12 @@ _MOST_COUNTED = 10**8
 
 def max_fan_out(tables: Iterable[Table]) -> int:
     """Return the most public rows that a row of these tables may join."""
-    given = (table.max_fan_out for table in tables)
-    return min((most for most in given if most is not None), default=DEFAULT_MAX_FAN_OUT)
+    return find_least(*(table.max_fan_out for table in tables)) or DEFAULT_MAX_FAN_OUT
 
 
 def max_unit_rows(tables: Iterable[Table]) -> int:
     """Return the most joined rows of one unit of these tables."""
-    given = (table.max_unit_rows for table in tables)
-    return min((most for most in given if most is not None), default=DEFAULT_MAX_UNIT_ROWS)
+    return find_least(*(table.max_unit_rows for table in tables)) or DEFAULT_MAX_UNIT_ROWS
 
 
 def split_conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:

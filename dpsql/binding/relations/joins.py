@@ -387,8 +387,12 @@ class _Step:
             names = " and ".join(f.name for f in exact[0])
             what = f"{names} are of different types, so different units may look equal."
             raise privacy_error(self.place, what, advise_one_unit(bound.relations, [right]))
+        other = explain_other_unit(bound.relations, [right])
+        if other is not None and (linked or "period" in other):
+            hint = _PERIOD_HINT if "period" in other else "ask the owner to give the privacy units one type."
+            raise privacy_error(self.place, other, hint)
         if linked:
-            self._check_units(linked)
+            self._note_units(linked)
             if any(there.key for _, there in linked):
                 bound.matched.add(fold(right.alias))
                 bound.keys[right.name] = [there for _, there in linked if there.key][:1]
@@ -398,7 +402,6 @@ class _Step:
                 bound.keys |= {r.name: [k] for r, k in held}
                 bound.matched |= {fold(r.alias) for r, _ in held}
             return exp.EQ(this=bound.unit.copy(), expression=right.unit.copy())
-        self._check_periods()
         link, mine, theirs = _link(bound.relations, right), bound.unit_type, right.unit_type
         hint = advise_one_unit(bound.relations, [right])
         alike = mine is not None and theirs is not None and meets_exactly(mine, theirs)
@@ -411,21 +414,12 @@ class _Step:
         what = "private tables are joined on something other than their privacy unit."
         raise privacy_error(self.place, what, hint)
 
-    def _check_periods(self) -> None:
-        other = explain_other_unit(self.bound.relations, [self.right])
-        if other is not None and "period" in other:
-            raise privacy_error(self.place, other, _PERIOD_HINT)
-
-    def _check_units(self, linked: list[tuple[Field, Field]]) -> None:
-        """Refuse units that can't be compared, and note which rows join by the owner's declaration alone."""
-        other = explain_other_unit(self.bound.relations, [self.right])
-        if other is not None:
-            hint = _PERIOD_HINT if "period" in other else "ask the owner to give the privacy units one type."
-            raise privacy_error(self.place, other, hint)
+    def _note_units(self, linked: list[tuple[Field, Field]]) -> None:
+        """Note which rows join by the owner's declaration alone."""
         period = self.bound.period
         claimed = {CLAIMED, DETERMINES}
         if period is not None or any(claimed & (a.anchors | b.anchors) for a, b in linked):
-            unit = next(t.unit_path[-1].column for r in (self.right,) for t in r.tables)
+            unit = self.right.tables[0].unit_path[-1].column
             of = f"one {unit} {period.words}" if period is not None else f"one {unit}"
             self.bound.notes.append(f"Private rows meet only if both are of {of}.")
 

@@ -370,26 +370,14 @@ def levels_of(select: exp.Select, outer: Names | None, env: Env, catalog: Catalo
     return 1 + around + _deepest(select, env, catalog)
 
 
-def _deepest(select: exp.Expr, env: Env, catalog: Catalog) -> int:
-    from_ = select.args.get("from_")
-    skipped = [from_, *(join.this for join in select.args.get("joins") or [])]
-    inner = [
-        query
-        for query in select.find_all(exp.Select)
-        if query is not select
-        and query.parent_select is select
-        and not any(_below(query, item) for item in skipped)
+def _deepest(select: exp.Select, env: Env, catalog: Catalog) -> int:
+    inner = (found for query in inner_queries(select) for found in query.find_all(exp.Select))
+    depths = [
+        _deepest(query, env, catalog) + (_compares_rows(query) and _reads_units(query, env, catalog))
+        for query in inner
+        if query.parent_select is select
     ]
-    found = [_deepest(query, env, catalog) for query in inner]
-    met = [_compares_rows(query) and _reads_units(query, env, catalog) for query in inner]
-    return max((deep + (1 if meets else 0) for deep, meets in zip(found, met, strict=True)), default=0)
-
-
-def _below(node: exp.Expr, item: exp.Expr | None) -> bool:
-    above: exp.Expr | None = node
-    while above is not None and above is not item:
-        above = above.parent
-    return above is not None
+    return max(depths, default=0)
 
 
 def _reads_units(query: exp.Select, env: Env, catalog: Catalog) -> bool:

@@ -397,7 +397,7 @@ def _bounds_of_total(
         )
     if name != "sum":
         return inner.bounds
-    known = inner.bounds is not None and inner.bounds.bounded and most is not None
+    known = inner.bounds is not None and inner.bounds.ends is not None and most is not None
     return inner.bounds * Bounds(Fraction(0), most) if known and inner.bounds is not None else None
 
 

@@ -279,17 +279,12 @@ def _as_moment(typed: Typed, known: Sequence[Typed], what: str) -> exp.Expr:
 
 def refuse_moment(typed: Typed) -> None:
     """Raise BindError for a moment, or a struct with one, where a value with a local time is needed."""
-    if not _has_moment(typed.type):
+    if all(part.kind != "MOMENT" for part in typed.type.walk()):
         return
     shown = "ts" if typed.place is None else to_sql(parenthesise(typed.place.copy()))
     what = "this needs a local time, and a TIMESTAMP WITH TIME ZONE has one only in a named zone."
     hint = f"write ({shown} AT TIME ZONE 'UTC') instead, or with another zone, such as 'Europe/Berlin'."
     raise bind_error(typed.place, what, hint)
-
-
-def _has_moment(kind: Type) -> bool:
-    inner = [*((kind.element,) if kind.element is not None else ()), *(field for _, field in kind.fields)]
-    return kind.kind == "MOMENT" or any(map(_has_moment, inner))
 
 
 def meet_public(left: Typed, there: Typed, what: str) -> tuple[exp.Expr, exp.Expr, exp.Expr | None]:

@@ -17,15 +17,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from typing import TypeVar
 
 from sqlglot import exp
 
-from dpsql.binding.values.sql_types import Bounds, Type, Typed
+from dpsql.binding.values.sql_types import UNKNOWN, Bounds, Type, Typed
 from dpsql.catalogue.row_names import ROW_NAMES
 from dpsql.errors import BindError, PrivacyError, clip
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
@@ -77,16 +78,21 @@ Declared = tuple[str, KnownValues]
 
 
 _noted: ContextVar[tuple[list[str], list[str]] | None] = ContextVar("noted", default=None)
+_Value = TypeVar("_Value")
 
 
 @contextmanager
-def note_in(notes: list[str], limits: list[str]) -> Iterator[None]:
-    """Collect the notes on conditions that no value within the bounds meets, and EXPLAIN's sentences about them."""
-    token = _noted.set((notes, limits))
+def _setting(variable: ContextVar[_Value], value: _Value) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _noted.reset(token)
+        variable.reset(token)
+
+
+def note_in(notes: list[str], limits: list[str]) -> AbstractContextManager[None]:
+    """Collect the notes on conditions that no value within the bounds meets, and EXPLAIN's sentences about them."""
+    return _setting(_noted, (notes, limits))
 
 
 def note_impossible(node: exp.Expr, *pairs: tuple[type[exp.Expr], Typed, Typed]) -> None:
@@ -181,8 +187,7 @@ def _find_unlike(
 
 def _read(node: exp.Expr | None, typed: Typed | None) -> str | Fraction | None:
     if typed is not None and typed.type.numeric:
-        point = typed.bounds
-        return point.low if point is not None and point.low is not None and point.low == point.high else None
+        return (typed.bounds or UNKNOWN).only
     if typed is not None and typed.type.kind != "TEXT":
         return None
     sign = 1
@@ -346,27 +351,14 @@ def _checked(node: exp.Expr, kind: Type, length: int) -> exp.Expr:
 # -- limits -----------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def one_statement() -> Iterator[None]:
+def one_statement() -> AbstractContextManager[None]:
     """Count the characters written per row together, for the outermost such block."""
-    if _written.get() is not None:
-        yield
-        return
-    token = _written.set({})
-    try:
-        yield
-    finally:
-        _written.reset(token)
+    return _setting(_written, {}) if _written.get() is None else nullcontext()
 
 
-@contextmanager
-def repeated(times: int) -> Iterator[None]:
+def repeated(times: int) -> AbstractContextManager[None]:
     """Count texts and steps once for each of a list's elements."""
-    token = _repeats.set(_repeats.get() * max(1, times))
-    try:
-        yield
-    finally:
-        _repeats.reset(token)
+    return _setting(_repeats, _repeats.get() * max(1, times))
 
 
 def count_written(name: str, length: int, node: exp.Expr, weight: int = 1) -> int:

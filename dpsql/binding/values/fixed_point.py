@@ -44,6 +44,7 @@ from dpsql.binding.values.sql_types import (
     TEXT,
     TIME,
     TIMESTAMP,
+    UNKNOWN,
     Bounds,
     Type,
     Typed,
@@ -356,7 +357,7 @@ def write_order_independent(
             # NaN, infinite or too large values become NULL by the cast
             held = f"TRY_CAST(CAST({own} AS DOUBLE) * {fine!r} AS BIGINT)"
             return _exact_sum(name, held, f" / {fine!r}", distinct, where)
-        if bounds is not None and bounds.bounded:
+        if bounds is not None and bounds.ends is not None:
             return ordered
         if kind.kind == "DOUBLE" and not distinct:
             return _halves(name, own, values[0], condition)
@@ -365,9 +366,10 @@ def write_order_independent(
 
 def choose_fine_steps(bounds: Bounds | None) -> float | None:
     """Return the steps per unit of the grid for sums of doubles within bounds; None without suitable bounds."""
-    if bounds is None or bounds.low is None or bounds.high is None:
+    ends = (bounds or UNKNOWN).ends
+    if ends is None:
         return None
-    most = max(abs(bounds.low), abs(bounds.high), Fraction(1, 2**200))
+    most = max(*map(abs, ends), Fraction(1, 2**200))
     if most > _MOST:
         return None
     return float(2.0 ** (_FINE_SUM_BITS - most.numerator.bit_length() + most.denominator.bit_length()))

@@ -432,8 +432,7 @@ _ZERO = Fraction(0)
 
 
 def _fold_number(typed: Typed) -> Fraction | None:
-    point = typed.bounds if typed.constant and typed.type.numeric else None
-    return point.low if point is not None and point.low == point.high else None
+    return (typed.bounds or UNKNOWN).only if typed.constant and typed.type.numeric else None
 
 
 def bound_logarithm(given: Sequence[Typed], base: Fraction | None = None) -> Bounds:

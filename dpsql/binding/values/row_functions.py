@@ -57,6 +57,7 @@ from dpsql.binding.values.sql_types import (
     SMALL_INTEGERS,
     TEXT,
     TINYINT,
+    UNKNOWN,
     Bounds,
     Type,
     Typed,
@@ -419,8 +420,8 @@ CutOf = Callable[[Sequence[Typed]], int | None]
 
 def _whole(typed: Typed) -> int | None:
     """Return a literal whole number."""
-    point = typed.bounds
-    return None if point is None or point.low is None or point.low != point.high else int(point.low)
+    number = (typed.bounds or UNKNOWN).only
+    return None if number is None else int(number)
 
 
 def _first(given: Sequence[Typed]) -> int | None:
@@ -566,19 +567,15 @@ def _written(typed: Typed) -> Typed:
     return hold(convert(require_kind(typed, ORDERED_KINDS, "only plain values are joined as text"), TEXT))
 
 
-def make_concat_binder(name: str) -> Callable[[exp.Expr, Bind], Typed]:
-    """Return the binder of CONCAT or CONCAT_WS."""
-
-    def handle(node: exp.Expr, bind: Bind) -> Typed:
-        typed = [_written(bind(place)) for place in node.expressions]
-        written = sum(map(length_of, typed))
-        if name == "concat_ws" and typed:  # the first is the separator
-            written += length_of(typed[0]) * max(0, len(typed) - 3)
-        length = count_written(name, written, node)
-        made = make_call(name, *(t.node for t in typed))
-        return replace(Typed.made_of(made, TEXT, typed, nullable=True), length=length)
-
-    return handle
+def bind_concat(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind CONCAT and CONCAT_WS."""
+    name, typed = node.sql_name().lower(), [_written(bind(place)) for place in node.expressions]
+    written = sum(map(length_of, typed))
+    if name == "concat_ws" and typed:  # the first is the separator
+        written += length_of(typed[0]) * max(0, len(typed) - 3)
+    length = count_written(name, written, node)
+    made = make_call(name, *(t.node for t in typed))
+    return replace(Typed.made_of(made, TEXT, typed, nullable=True), length=length)
 
 
 def bind_trim(node: exp.Expr, bind: Bind) -> Typed:
@@ -598,27 +595,23 @@ def bind_pad(node: exp.Expr, bind: Bind) -> Typed:
 # -- numbers ----------------------------------------------------------------------------------------------------
 
 
-def make_rounding_binder(name: str) -> Callable[[exp.Expr, Bind], Typed]:
-    """Return the binder of floor, ceil, round or trunc, with DuckDB's result types."""
-
-    def handle(node: exp.Expr, bind: Bind) -> Typed:
-        inner, digits = bind(node.this), _digits(node)
-        require_kind(inner, NUMBER_KINDS, "a number is needed")
-        if inner.type == NULL:
-            return Typed(make_cast(exp.Null(), DOUBLE), DOUBLE)
-        if digits is not None and name in ("floor", "ceil"):
-            raise bind_error(node, f"{name} takes one argument.")
-        steps = Fraction(10) ** (digits or 0)
-        bounds = inner.bounds
-        if bounds is not None:
-            bounds = (bounds * Bounds.point(steps)).rounded() * Bounds.point(1 / steps)
-        kind, source = _rounded_type(name, inner, digits), inner.node
-        if kind == DOUBLE or (inner.type.kind == "INTEGER" and kind != inner.type):
-            source = cast_fitting(inner, kind)
-        arguments = [source] if digits is None else [source, exp.Literal.number(digits)]
-        return Typed(make_try(make_call(name, *arguments)), kind, bounds, inner.constant)
-
-    return handle
+def bind_rounding(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind FLOOR, CEIL, ROUND and TRUNC, with DuckDB's result types."""
+    name, inner, digits = node.sql_name().lower(), bind(node.this), _digits(node)
+    require_kind(inner, NUMBER_KINDS, "a number is needed")
+    if inner.type == NULL:
+        return Typed(make_cast(exp.Null(), DOUBLE), DOUBLE)
+    if digits is not None and name in ("floor", "ceil"):
+        raise bind_error(node, f"{name} takes one argument.")
+    steps = Fraction(10) ** (digits or 0)
+    bounds = inner.bounds
+    if bounds is not None:
+        bounds = (bounds * Bounds.point(steps)).rounded() * Bounds.point(1 / steps)
+    kind, source = _rounded_type(name, inner, digits), inner.node
+    if kind == DOUBLE or (inner.type.kind == "INTEGER" and kind != inner.type):
+        source = cast_fitting(inner, kind)
+    arguments = [source] if digits is None else [source, exp.Literal.number(digits)]
+    return Typed(make_try(make_call(name, *arguments)), kind, bounds, inner.constant)
 
 
 def _digits(node: exp.Expr) -> int | None:
@@ -708,7 +701,7 @@ def _listed(node: exp.Expr, name: str, arguments: list[exp.Expr], bind: Bind) ->
         nodes = [cast_fitting(t, result) for t in typed]
     made = make_call(name, *nodes)
     bounds = known.bounds(typed)
-    counted = result.kind == "INTEGER" and bounds is not None and bounds.bounded
+    counted = result.kind == "INTEGER" and bounds is not None and bounds.ends is not None
     reach = known.reach or (bounds if counted else None)
     made, missing = (make_try(made), True) if known.trying else (made, None)
     whole = Typed.made_of(made, result, typed, bounds, nullable=missing, reach=reach)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache, reduce
@@ -55,9 +55,14 @@ class Bounds:
         return cls(Fraction(value), Fraction(value))
 
     @property
-    def bounded(self) -> bool:
-        """Whether both ends are known."""
-        return self.low is not None and self.high is not None
+    def ends(self) -> tuple[Fraction, Fraction] | None:
+        """Both ends; None if one is open."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
+    def only(self) -> Fraction | None:
+        """The only number of the interval; None if it has several."""
+        return self.low if self.low == self.high else None
 
     def __neg__(self) -> Bounds:
         return Bounds(None if self.high is None else -self.high, None if self.low is None else -self.low)
@@ -71,27 +76,26 @@ class Bounds:
         return self + -other
 
     def __mul__(self, other: Bounds) -> Bounds:
-        if not (self.bounded and other.bounded):
+        mine, theirs = self.ends, other.ends
+        if mine is None or theirs is None:
             return self._scaled(other) or other._scaled(self) or Bounds()
-        mine, theirs = (self.low, self.high), (other.low, other.high)
-        ends = [a * b for a in mine for b in theirs if a is not None and b is not None]
-        return Bounds(min(ends), max(ends))
+        products = [a * b for a in mine for b in theirs]
+        return Bounds(min(products), max(products))
 
     def _scaled(self, factor: Bounds) -> Bounds | None:
         """Return a half-open interval times a constant."""
-        if factor.low is None or factor.low != factor.high:
-            return None
-        c = factor.low
-        if c == 0:
-            return Bounds.point(0)
+        c = factor.only
+        if not c:
+            return None if c is None else Bounds.point(0)
         ends = (None if self.low is None else self.low * c, None if self.high is None else self.high * c)
         return Bounds(*ends) if c > 0 else Bounds(ends[1], ends[0])
 
     def __truediv__(self, other: Bounds) -> Bounds:
         """Return the quotient, which is unbounded if the divisor may be zero."""
-        if other.low is None or other.high is None or other.low <= 0 <= other.high:
-            return Bounds()
-        return self * Bounds(1 / other.high, 1 / other.low)
+        ends = other.ends
+        return (
+            Bounds() if ends is None or ends[0] <= 0 <= ends[1] else self * Bounds(1 / ends[1], 1 / ends[0])
+        )
 
     def absolute(self) -> Bounds:
         """Return the interval of absolute values."""
@@ -255,8 +259,14 @@ class Type:
 
         A group of them is shown as the first row's value, which one unit could choose for all.
         """
-        inner = [self.element] if self.element is not None else [kind for _, kind in self.fields]
-        return self.kind in ("DOUBLE", "INTERVAL") or any(kind.two_faced for kind in inner)
+        return any(part.kind in ("DOUBLE", "INTERVAL") for part in self.walk())
+
+    def walk(self) -> Iterator[Type]:
+        """Yield this type and the types inside it."""
+        yield self
+        for inner in (self.element, *(kind for _, kind in self.fields)):
+            if inner is not None:
+                yield from inner.walk()
 
     @property
     def reach(self) -> Bounds | None:

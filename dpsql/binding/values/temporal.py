@@ -5,16 +5,16 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from fractions import Fraction
+from functools import partial
 
 from sqlglot import exp
 
 from dpsql.binding.values.coercion import (
     NUMBER_KINDS,
     Bind,
-    CallBinder,
     binds_calls_of,
     cast_fitting,
     cast_to_double,
@@ -35,6 +35,7 @@ from dpsql.binding.values.sql_types import (
     NULL,
     TEXT,
     TIMESTAMP,
+    UNKNOWN,
     Bounds,
     BoundsEnd,
     Type,
@@ -97,10 +98,10 @@ def bind_part(unit: str, place: exp.Expr, bind: Bind) -> Typed:
 
 def _years(inner: Typed) -> Bounds | None:
     """Return the years of the bounds of a date."""
-    if inner.bounds is None or inner.bounds.low is None or inner.bounds.high is None:
+    ends = (inner.bounds or UNKNOWN).ends
+    if ends is None:
         return None
-    ends = (inner.bounds.low // 86_400, inner.bounds.high // 86_400)
-    years = ((datetime.date(1970, 1, 1) + datetime.timedelta(days=end)).year for end in ends)
+    years = ((_EPOCH + datetime.timedelta(days=end // 86_400)).year for end in ends)
     return Bounds(*map(Fraction, years))
 
 
@@ -266,16 +267,11 @@ def bind_truncation(node: exp.Expr, bind: Bind) -> Typed:
     return Typed(made, inner.type if inner.type.zone else TIMESTAMP, None, inner.constant)
 
 
-def make_calendar_binder(
-    name: str, kind: Type, length: int | None = None
-) -> Callable[[exp.Expr, Bind], Typed]:
-    """Return the binder of a function of a date alone: dayname, monthname or last_day."""
-
-    def handle(node: exp.Expr, bind: Bind) -> Typed:
-        inner = _moment(node.this, bind)
-        return Typed(make_try(make_call(name, inner.node)), kind, None, inner.constant, length=length)
-
-    return handle
+def bind_of_day(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind a function of a date alone: dayname, monthname or last_day."""
+    inner, text = _moment(node.this, bind), not isinstance(node, exp.LastDay)
+    made = make_try(make_call(node.sql_name().lower(), inner.node))
+    return Typed(made, TEXT if text else DATE, None, inner.constant, length=9 if text else None)
 
 
 def bind_date_diff(node: exp.Expr, bind: Bind) -> Typed:
@@ -343,21 +339,19 @@ def bind_interval(node: exp.Expr, bind: Bind | None) -> Typed:
     return Typed(made, INTERVAL, bounds, True, nullable=False)
 
 
-def _binds_maker(unit: DateUnit) -> CallBinder:
-    """Register the binder of ``to_days(n)`` and its like, an interval of whole units."""
-
-    def handle(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
-        number = require_kind(bind(arguments[0]), ("INTEGER",), f"{unit.maker} takes a whole number")
-        one = exp.Interval(this=exp.Literal.string("1"), unit=exp.var(unit.name))
-        product = exp.Mul(this=exp.paren(arguments[0].copy()), expression=one)
-        return combine_moments(product, number, bind_interval(one, None))
-
-    return binds_calls_of(unit.maker, 1, f"{unit.maker} takes a whole number.")(handle)
+def _make_interval(node: exp.Expr, arguments: list[exp.Expr], bind: Bind, unit: DateUnit) -> Typed:
+    """Bind ``to_days(n)`` and its like, an interval of whole units."""
+    number = require_kind(bind(arguments[0]), ("INTEGER",), f"{unit.maker} takes a whole number")
+    one = exp.Interval(this=exp.Literal.string("1"), unit=exp.var(unit.name))
+    product = exp.Mul(this=exp.paren(arguments[0].copy()), expression=one)
+    return combine_moments(product, number, bind_interval(one, None))
 
 
-for _unit_of_length in DATE_UNITS:
-    if _unit_of_length.maker:
-        _binds_maker(_unit_of_length)
+for _made in DATE_UNITS:
+    if _made.maker:
+        binds_calls_of(_made.maker, 1, f"{_made.maker} takes a whole number.")(
+            partial(_make_interval, unit=_made)
+        )
 
 
 def bind_date_add(node: exp.Expr, bind: Bind) -> Typed:

@@ -55,7 +55,6 @@ from dpsql.binding.values.fixed_point import MOMENT_KINDS
 from dpsql.binding.values.sql_types import (
     BIGINT,
     BOOLEAN,
-    DATE,
     DOUBLE,
     HUGEINT,
     INTEGER,
@@ -651,19 +650,19 @@ def _if(node: exp.Expr, bind: Bind) -> Typed:
     return _case(exp.Case(ifs=[branch], default=otherwise.copy() if otherwise is not None else None), bind)
 
 
-def _several(name: str, bounds_of: _BoundsOf) -> Callable[[exp.Expr, Bind], Typed]:
-    def handle(node: exp.Expr, bind: Bind) -> Typed:
-        places = [node.this, *node.expressions] if node.this is not None else list(node.expressions)
-        values = [bind(place) for place in places]
-        met = meet(values, name.upper())
-        if name != "coalesce":
-            whole = Typed(node, met.type, place=node)
-            require_kind(whole, COMPARED_KINDS, f"{name} takes values with an order")
-            refuse_order(values, node)
-        missing = all(value.nullable for value in values)
-        return _chosen(make_call(name, *met.nodes), met, values, bounds_of, missing)
-
-    return handle
+def _several(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind COALESCE, GREATEST and LEAST."""
+    name = node.sql_name().lower()
+    places = [node.this, *node.expressions] if node.this is not None else list(node.expressions)
+    values = [bind(place) for place in places]
+    met = meet(values, name.upper())
+    if name != "coalesce":
+        whole = Typed(node, met.type, place=node)
+        require_kind(whole, COMPARED_KINDS, f"{name} takes values with an order")
+        refuse_order(values, node)
+    missing = all(value.nullable for value in values)
+    bounds_of = {"greatest": Bounds.greatest, "least": Bounds.least}.get(name, Bounds.around)
+    return _chosen(make_call(name, *met.nodes), met, values, bounds_of, missing)
 
 
 def _nullif(node: exp.Expr, bind: Bind) -> Typed:
@@ -718,8 +717,7 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (bind_regexp_extract, "this expression group null_if_pos_overflow", (exp.RegexpExtract,)),
     (bind_regexp_replace, "this expression replacement modifiers single_replace", (exp.RegexpReplace,)),
     (row_functions.bind_concat_operator, "this expression safe", (exp.DPipe,)),
-    (row_functions.make_concat_binder("concat"), "expressions safe coalesce", (exp.Concat,)),
-    (row_functions.make_concat_binder("concat_ws"), "expressions safe coalesce", (exp.ConcatWs,)),
+    (row_functions.bind_concat, "expressions safe coalesce", (exp.Concat, exp.ConcatWs)),
     (row_functions.bind_trim, "this expression position", (exp.Trim,)),
     (row_functions.bind_pad, "this expression fill_pattern is_left", (exp.Pad,)),
     (row_functions.bind_list_overlap, "this expression", (exp.ArrayOverlaps, exp.ArrayContainsAll)),
@@ -729,7 +727,7 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (lambda node, bind: temporal.bind_epoch(node.this, bind), "this", (exp.TimeToUnix,)),
     (temporal.bind_truncation, "this unit input_type_preserved", (exp.TimestampTrunc, exp.DateTrunc)),
     (temporal.bind_date_diff, "this expression unit date_part_boundary", (exp.DateDiff,)),
-    (temporal.make_calendar_binder("last_day", DATE), "this", (exp.LastDay,)),
+    (temporal.bind_of_day, "this", (exp.LastDay,)),
     (temporal.bind_time_bucket, "this expression", (exp.DateBin,)),
     (temporal.bind_interval, None, (exp.Interval,)),
     (temporal.bind_date_add, "this expression", (exp.DateAdd,)),
@@ -738,20 +736,14 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (temporal.bind_make_timestamp, "year month day hour min sec", (exp.TimestampFromParts,)),
     (temporal.bind_unix_time, "this scale", (exp.UnixToTime,)),
     (temporal.bind_at_time_zone, "this zone", (exp.AtTimeZone,)),
-    (temporal.make_calendar_binder("dayname", TEXT, 9), "this abbreviated", (exp.Dayname,)),
-    (temporal.make_calendar_binder("monthname", TEXT, 9), "this abbreviated", (exp.Monthname,)),
-    (row_functions.make_rounding_binder("floor"), "this decimals", (exp.Floor,)),
-    (row_functions.make_rounding_binder("ceil"), "this decimals", (exp.Ceil,)),
-    (row_functions.make_rounding_binder("round"), "this decimals", (exp.Round,)),
-    (row_functions.make_rounding_binder("trunc"), "this decimals", (exp.Trunc,)),
+    (temporal.bind_of_day, "this abbreviated", (exp.Dayname, exp.Monthname)),
+    (row_functions.bind_rounding, "this decimals", (exp.Floor, exp.Ceil, exp.Round, exp.Trunc)),
     (row_functions.bind_sign, "this", (exp.Sign,)),
     (row_functions.bind_log, "this expression", (exp.Log,)),
     (row_functions.bind_length, "this", (exp.Length,)),
     (row_functions.bind_contains, "this expression ensure_variant check_null", (exp.ArrayContains,)),
     (row_functions.bind_sha, "this length", (exp.SHA2,)),
-    (_several("coalesce", Bounds.around), "this expressions ignore_nulls is_nvl is_null", (exp.Coalesce,)),
-    (_several("greatest", Bounds.greatest), "this expressions ignore_nulls is_nvl is_null", (exp.Greatest,)),
-    (_several("least", Bounds.least), "this expressions ignore_nulls is_nvl is_null", (exp.Least,)),
+    (_several, "this expressions ignore_nulls is_nvl is_null", (exp.Coalesce, exp.Greatest, exp.Least)),
 )
 """The handler of a node, the parts that it reads (None: it checks them itself), and the classes of such nodes."""
 _HANDLERS = {kind: (handler, parts) for handler, parts, kinds in _TABLE for kind in kinds}
