@@ -48,7 +48,6 @@ from dpsql.language.dialect import (
     is_not_null,
     parse_select,
     privacy_error,
-    quote_where_needed,
     span_of,
     to_sql,
 )
@@ -194,21 +193,24 @@ def _items(windows: own.Windows, select: exp.Select) -> list[OutputColumn]:
     return items
 
 
+def _list_starred(item: exp.Expr, bound: rel.From) -> list[tuple[str, rel.Field]]:
+    """Return the columns of ``*`` or ``t.*``, each with its relation's alias; one merged by USING has none."""
+    if isinstance(item, exp.Column):
+        return [(alias, f) for alias, f in bound.names.fields() if rel.fold(alias) == rel.fold(item.table)]
+    merged = [("", f) for f in bound.merged.values()]
+    return merged + [(a, f) for a, f in bound.names.fields() if rel.fold(f.name) not in bound.merged]
+
+
 def expand_star(item: exp.Expr, bound: rel.From, binder: Binder, env: Env) -> list[OutputColumn]:
     """Return the columns of ``*`` or ``t.*`` after EXCLUDE, REPLACE and RENAME."""
     star = item.this if isinstance(item, exp.Column) else item
     of = item.table if isinstance(item, exp.Column) else ""
-    table = rel.fold(of)
     if not isinstance(star, exp.Star):
         raise bind_error(item, "only * and table.* mean all columns here.", "name the columns.")
-    out: list[OutputColumn] = [] if table else [(f.name, f.typed, f) for f in bound.merged.values()]
-    if table and all(rel.fold(relation.alias) != table for relation in bound.relations):
+    if of and all(rel.fold(relation.alias) != rel.fold(of) for relation in bound.relations):
         what = f"there is no table {of} in this FROM."
         raise bind_error(item, what, did_you_mean(of, [r.alias for r in bound.relations]))
-    merged = set(bound.merged)
-    for alias, f in bound.names.fields():
-        if rel.fold(alias) == table or (not table and rel.fold(f.name) not in merged):
-            out.append((f.name, f.typed, f))
+    out: list[OutputColumn] = [(f.name, f.typed, f) for _, f in _list_starred(item, bound)]
     changes = {
         key: {rel.fold(_named(node)): node for node in star.args.get(key) or []}
         for key in ("except_", "replace", "rename")
@@ -292,11 +294,11 @@ def spread_columns(select: exp.Select, bound: rel.From) -> None:
             for node in list(holder.find_all(exp.Columns)):
                 if node != inside[0]:
                     raise bind_error(node, "an item has one COLUMNS here.", "write each column.")
-                name = exp.to_identifier(found.name, quoted=quote_where_needed(found.name) != found.name)
-                table = exp.to_identifier(alias, quoted=True) if len(bound.relations) > 1 else None
-                named = exp.Column(this=name, table=table)
+                named = rel.asked_column(found.name)
+                if len(bound.relations) > 1:
+                    named.set("table", exp.to_identifier(alias, quoted=True))
                 if (span := span_of(node)) is not None:
-                    name.meta.update(start=span[0], end=span[1] - 1)
+                    named.this.meta.update(start=span[0], end=span[1] - 1)
                 node.replace(named)
             made: exp.Expr = holder.this
             called = made.alias.replace("\\0", found.name) if isinstance(made, exp.Alias) else found.name
@@ -350,18 +352,15 @@ def group_distinct(select: exp.Select, bound: rel.From) -> None:
         return
     items: list[exp.Expr] = []
     for item in select.expressions:
-        table = rel.fold(item.table) if isinstance(item, exp.Column) else ""
         star = item.this if isinstance(item, exp.Column) else item
         if not isinstance(star, exp.Star):
             items.append(item)
             continue
         if any(star.args.values()):
             return
-        items += [exp.column(name) for name in bound.merged if not table]
         items += [
-            rel.column(f.name, alias)
-            for alias, f in bound.names.fields()
-            if (rel.fold(alias) == table if table else rel.fold(f.name) not in bound.merged)
+            rel.column(f.name, alias) if alias else exp.column(rel.fold(f.name))
+            for alias, f in _list_starred(item, bound)
         ]
     if any(f is not None and f.tells_unit for f in _grouped_fields([i.unalias() for i in items], bound)):
         select.set("expressions", items)

@@ -60,6 +60,11 @@ def column(name: str, table: str | None = None) -> exp.Column:
     return made
 
 
+def asked_column(name: str) -> exp.Column:
+    """Return a column as an analyst may write it: in quotes where needed."""
+    return exp.column(exp.to_identifier(name, quoted=quote_where_needed(name) != name))
+
+
 def column_name(place: int) -> str:
     """Return the positional name of a derived relation's column in the exact query."""
     return f"c{place}"
@@ -289,9 +294,7 @@ def restate_period(relation: Relation, pairs: Iterable[tuple[exp.Expr, exp.Expr]
 
 def write_period(period: Period) -> exp.Expr:
     """Return the expression of a period over its column's name."""
-    read = exp.column(
-        exp.to_identifier(period.column, quoted=quote_where_needed(period.column) != period.column)
-    )
+    read = asked_column(period.column)
     given = [exp.Literal.string(period.part), read] if period.part else [read]
     return exp.func(period.function, *given, dialect="duckdb") if period.function else read
 

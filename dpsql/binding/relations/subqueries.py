@@ -20,7 +20,7 @@ from itertools import chain
 from sqlglot import exp
 
 from dpsql.binding.plan import Input
-from dpsql.binding.public_statement import Env, label_of_item, outer_queries
+from dpsql.binding.public_statement import Env, from_items, label_of_item, outer_queries
 from dpsql.binding.relations.binder import Binder, BinderState
 from dpsql.binding.relations.exact_aggregates import Grouped, bound_rows
 from dpsql.binding.relations.fan_out import bound_list_length, find_equal_columns, split_conjuncts
@@ -135,7 +135,7 @@ def bind_correlated(binder: Binder, query: exp.Expr, names: Names, env: Env) -> 
         return None
     select = query.copy()
     before = BinderState(binder)
-    items = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or [])]
+    items = from_items(select)
     relations = {id(item): binder.source(item, env) for item in items}
     private = any(relation is not None for relation in relations.values())
     fresh: dict[int, Relation | None] = {}
@@ -448,8 +448,7 @@ def bind_lateral(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relat
         return _unnested(binder, node, bound, env)
     inner = node.this.this if isinstance(node.this, exp.Subquery) else node.this
     alias = node.alias_or_name or binder.name("beside")
-    given = node.args["alias"].args.get("columns") if node.args.get("alias") else None
-    renamed = [item.name for item in given or []]
+    renamed = node.alias_column_names
     if not isinstance(inner, exp.Select):
         raise privacy_error(
             node, "LATERAL takes a SELECT here.", "for a list, leave LATERAL out and unnest it in FROM."
@@ -515,8 +514,7 @@ def _unnested(binder: Binder, node: exp.Unnest, bound: From, env: Env) -> Relati
     if held is None:
         raise bind_error(argument, "UNNEST takes a list.")
     alias = node.alias_or_name or binder.name("unnest")
-    columns = node.args["alias"].args.get("columns") if node.args.get("alias") else None
-    name = columns[0].name if columns else "unnest"
+    name = next(iter(node.alias_column_names), "unnest")
     own_name = binder.name("unnest")
     named = exp.TableAlias(this=exp.to_identifier(own_name), columns=[exp.to_identifier(column_name(0))])
     longest = bound_list_length(typed, [table for relation in bound.relations for table in relation.tables])

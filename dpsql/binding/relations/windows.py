@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from dpsql.binding.public_statement import Env
 from dpsql.binding.relations.binder import Binder
-from dpsql.binding.relations.relation import From, Names, column, write_period
+from dpsql.binding.relations.relation import From, Names, asked_column, column, write_period
 from dpsql.binding.values.coercion import COMPARED_KINDS, find_common_order, meet, refuse_order, require_kind
 from dpsql.binding.values.fixed_point import (
     bound_any_sum,
@@ -47,7 +47,6 @@ from dpsql.language.dialect import (
     bind_error,
     name_called,
     privacy_error,
-    quote_where_needed,
     stand_in,
     to_sql,
 )
@@ -365,10 +364,8 @@ def find_unit_column(bound: From) -> str | None:
 
 def _list_unit_columns(bound: From) -> list[exp.Expr]:
     known = sorted((f for _, f in bound.names.fields() if f.tells_unit), key=lambda f: not f.is_unit)
-    names = [field.name for field in known[:1]]
     period = [write_period(bound.period)] if known and bound.period is not None else []
-    named = [exp.column(exp.to_identifier(name, quoted=quote_where_needed(name) != name)) for name in names]
-    return [*named, *period]
+    return [*(asked_column(field.name) for field in known[:1]), *period]
 
 
 def _read_places(node: exp.Expr | None, what: str, function: exp.Expr, least: int = 1) -> int:

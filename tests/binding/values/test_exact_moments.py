@@ -8,37 +8,23 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import duckdb
-import pyarrow as pa
 import pytest
 
 from dpsql.binding.relations.exact_aggregates import write_exact_moments, write_layers
 from dpsql.binding.values.sql_types import BIGINT, DOUBLE, INTEGER, Bounds, Type, Typed
 from dpsql.language.dialect import parse_fragment
 from dpsql.mechanisms.queries import Select
+from tests.support.moments import ALL, Answers, Row, Value, ask_plainly, axes_of, fill
 
-ALL = (
-    "VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP", "COVAR_POP", "COVAR_SAMP", "CORR", "REGR_SLOPE",
-    "REGR_INTERCEPT", "REGR_R2", "REGR_AVGX", "REGR_AVGY",
-)  # fmt: skip
-Value = float | int | None
-Row = tuple[int, Value, Value]
+VALUE = "CASE WHEN ISFINITE(CAST({0} AS DOUBLE)) THEN CAST({0} AS DOUBLE) END"
 
 
 def bounded(low: str, high: str) -> Bounds:
     return Bounds(Fraction(low), Fraction(high))
 
 
-def fill(con: duckdb.DuckDBPyConnection, rows: Sequence[Row], kinds: tuple[Type, Type]) -> None:
-    """Make the table of the rows, in their order."""
-    g, y, x = zip(*rows, strict=True)
-    sides = (pa.array([None if v is None else float(v) for v in side], pa.float64()) for side in (y, x))
-    con.register("given", pa.table([pa.array(g, pa.int32()), *sides], names=["g", "y", "x"]))
-    casts = ", ".join(f"CAST({name} AS {kind.sql}) AS {name}" for name, kind in zip("yx", kinds, strict=True))
-    con.execute(f"CREATE TABLE t AS SELECT g, {casts} FROM given")
-
-
 def ask(rows: Sequence[Row], kinds: tuple[Type, Type], bounds: tuple[Bounds | None, Bounds | None], alone: bool,
-        condition: str | None = None) -> dict[str, dict[int, float | None]]:  # fmt: skip
+        condition: str | None = None) -> Answers:  # fmt: skip
     """Return every aggregate by group, as it is written where it stands alone or beside others."""
     with duckdb.connect() as con:
         fill(con, rows, kinds)
@@ -47,30 +33,13 @@ def ask(rows: Sequence[Row], kinds: tuple[Type, Type], bounds: tuple[Bounds | No
         ]
         found = {}
         for name in ALL:
-            given = typed[: 1 if name.startswith(("VAR", "STD")) else 2]
-            made = write_exact_moments(name, given, condition, "a0")
+            made = write_exact_moments(name, typed[: len(axes_of(name))], condition, "a0")
             sums = Select(("g", *made.add_up()), "t", group="g")
             if alone:
                 sums = made.add_up_alone("g", "g", Select((), "t"))
             text = write_layers(sums, ["g"], {"a0": made}).sql
             found[name] = dict(con.execute(text).fetchall())
         return found
-
-
-def ask_plainly(
-    rows: Sequence[Row], kinds: tuple[Type, Type], where: str = ""
-) -> dict[str, dict[int, float | None]]:
-    """Return DuckDB's own aggregates, of each group by itself."""
-    found: dict[str, dict[int, float | None]] = {name: {} for name in ALL}
-    for group in {g for g, _, _ in rows}:
-        with duckdb.connect() as con:
-            fill(con, [row for row in rows if row[0] == group], kinds)
-            clean = "CASE WHEN ISFINITE(CAST({0} AS DOUBLE)) THEN CAST({0} AS DOUBLE) END"
-            y, x = clean.format("y"), clean.format("x")
-            for name in ALL:
-                call = f"{name}({y})" if name.startswith(("VAR", "STD")) else f"{name}({y}, {x})"
-                (found[name][group],) = con.execute(f"SELECT {call} FROM t{where}").fetchone() or (None,)
-    return found
 
 
 def is_close(mine: float | None, theirs: float | None, near: float) -> bool:
@@ -81,9 +50,7 @@ def is_close(mine: float | None, theirs: float | None, near: float) -> bool:
     )
 
 
-def assert_same(
-    mine: dict[str, dict[int, float | None]], theirs: dict[str, dict[int, float | None]], rows: Sequence[Row]
-) -> None:
+def assert_same(mine: Answers, theirs: Answers, rows: Sequence[Row]) -> None:
     """Compare, to 1e-12 of the size of the values: sums of products may cancel.
 
     Groups of which no row counts may be there or not: nobody asks for them.
@@ -134,7 +101,7 @@ def test_moments_are_duckdbs_and_do_not_depend_on_the_order_of_rows(
         y, x = (draw(kind, b, source) for kind, b in zip(kinds, bounds, strict=True))
         rows.append((i % 7, y, x))
     mine = ask(rows, kinds, bounds, alone)
-    assert_same(mine, ask_plainly(rows, kinds), rows)
+    assert_same(mine, ask_plainly(rows, VALUE, kinds=kinds), rows)
     source.shuffle(rows)
     assert ask(rows, kinds, bounds, alone) == mine
 
@@ -151,7 +118,7 @@ def test_groups_without_spread_or_rows_are_as_in_duckdb(alone: bool) -> None:
     rows = [(g, y, x) for g, group in enumerate(groups) for y, x in group]
     sides = (bounded("0", "10"), bounded("-10", "10"))
     mine = ask(rows, (DOUBLE, DOUBLE), sides, alone)
-    theirs = ask_plainly(rows, (DOUBLE, DOUBLE))
+    theirs = ask_plainly(rows, VALUE)
     for g in (5, 6):  # in pairs a row counts where both are there, on either side
         assert mine["REGR_AVGX"].get(g) == theirs["REGR_AVGX"][g]
     assert_same(mine, theirs, rows)
@@ -162,7 +129,7 @@ def test_a_filter_leaves_rows_out(alone: bool) -> None:
     rows: list[Row] = [(i % 3, float(i * i % 17), float(i % 5)) for i in range(60)]
     sides = (bounded("0", "20"), bounded("0", "20"))
     mine = ask(rows, (DOUBLE, DOUBLE), sides, alone, "x > 1")
-    assert_same(mine, ask_plainly(rows, (DOUBLE, DOUBLE), " WHERE x > 1"), rows)
+    assert_same(mine, ask_plainly(rows, VALUE, " WHERE x > 1"), rows)
 
 
 def test_a_small_spread_far_from_zero_is_kept() -> None:
@@ -179,7 +146,7 @@ def test_a_small_spread_far_from_zero_is_kept() -> None:
 def test_the_largest_integers_do_not_overflow(alone: bool) -> None:
     rows: list[Row] = [(0, 2**31 - 1 if i % 2 else -(2**31), 2**32 - 1 if i % 3 else 0) for i in range(1000)]
     kinds = (INTEGER, Type.parse("UINTEGER"))
-    assert_same(ask(rows, kinds, (None, None), alone), ask_plainly(rows, kinds), rows)
+    assert_same(ask(rows, kinds, (None, None), alone), ask_plainly(rows, VALUE, kinds=kinds), rows)
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -190,7 +157,7 @@ def test_values_far_beyond_their_bounds_are_missing_and_break_nothing(alone: boo
     expected = ask(near, (DOUBLE, DOUBLE), sides, alone)
     assert ask([*near, *far], (DOUBLE, DOUBLE), sides, alone) == expected
     beyond: list[Row] = [*near, (0, 70.0, 1.0), (0, -60.0, 2.0)]
-    assert_same(ask(beyond, (DOUBLE, DOUBLE), sides, alone), ask_plainly(beyond, (DOUBLE, DOUBLE)), beyond)
+    assert_same(ask(beyond, (DOUBLE, DOUBLE), sides, alone), ask_plainly(beyond, VALUE), beyond)
 
 
 @pytest.mark.parametrize(

@@ -8,51 +8,25 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 import duckdb
-import pyarrow as pa
 import pytest
 
 from dpsql.binding.relations.exact_aggregates import write_layers, write_own_grid_moments
 from dpsql.mechanisms.queries import Select
+from tests.support.moments import ALL, Answers, Row, ask_plainly, axes_of, fill
 
-ALL = (
-    "VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP", "COVAR_POP", "COVAR_SAMP", "CORR", "REGR_SLOPE",
-    "REGR_INTERCEPT", "REGR_R2", "REGR_AVGX", "REGR_AVGY",
-)  # fmt: skip
-Row = tuple[int, float | None, float | None]
-Answers = dict[str, dict[int, float | None]]
 VALUE = "CASE WHEN ABS({0}) < 1e70 THEN {0} END"
-
-
-def connect(rows: Sequence[Row]) -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect()
-    g, y, x = zip(*rows, strict=True)
-    sides = (pa.array(side, pa.float64()) for side in (y, x))
-    con.register("given", pa.table([pa.array(g, pa.int32()), *sides], names=["g", "y", "x"]))
-    con.execute("CREATE TABLE t AS SELECT * FROM given")
-    return con
 
 
 def ask(rows: Sequence[Row], condition: str | None = None) -> Answers:
     """Return every aggregate of each group, as it is written."""
     found: Answers = {}
-    with connect(rows) as con:
+    with duckdb.connect() as con:
+        fill(con, rows)
         for name in ALL:
-            values = [VALUE.format(side) for side in ("y" if name.startswith(("VAR", "STD")) else "yx")]
+            values = [VALUE.format(side) for side in axes_of(name)]
             made = write_own_grid_moments(name, values, condition, "a0")
             text = write_layers(made.add_up_alone("g", "g", Select((), "t")), ["g"], {"a0": made}).sql
             found[name] = dict(con.execute(text).fetchall())
-    return found
-
-
-def ask_plainly(rows: Sequence[Row], where: str = "") -> Answers:
-    """Return DuckDB's own aggregates, of each group by itself."""
-    found: Answers = {name: {} for name in ALL}
-    for group in {g for g, _, _ in rows}:
-        with connect([row for row in rows if row[0] == group]) as con:
-            y, x = VALUE.format("y"), VALUE.format("x")
-            for name in ALL:
-                call = f"{name}({y})" if name.startswith(("VAR", "STD")) else f"{name}({y}, {x})"
-                (found[name][group],) = con.execute(f"SELECT {call} FROM t{where}").fetchone() or (None,)
     return found
 
 
@@ -92,7 +66,7 @@ def test_moments_are_duckdbs_and_do_not_depend_on_the_order_of_rows(first: str) 
         "REGR_AVGX": size + 9,
     }
     mine = ask(rows)
-    assert_same(mine, ask_plainly(rows), {name: 1e-11 * scale for name, scale in scales.items()})
+    assert_same(mine, ask_plainly(rows, VALUE), {name: 1e-11 * scale for name, scale in scales.items()})
     source.shuffle(rows)
     assert ask(rows) == mine
     assert ask(sorted(rows, key=repr)) == mine
@@ -118,17 +92,17 @@ def test_groups_without_spread_or_rows_are_as_in_duckdb() -> None:
         [(0.0, 0.0), (-0.0, 1.0), (0.0, -1.0)], [(5e-324, 0.0), (0.0, 1.0)],
     ]  # fmt: skip
     rows = [(g, y, x) for g, group in enumerate(groups) for y, x in group]
-    assert_same(ask(rows), ask_plainly(rows), {})
+    assert_same(ask(rows), ask_plainly(rows, VALUE), {})
 
 
 @pytest.mark.parametrize("size", [1e-100, 1e-9, 1.0, 1e9, 9e69])
 def test_numbers_of_any_size_do_not_overflow(size: float) -> None:
     rows: list[Row] = [(0, size * (i % 11 - 5) / 5, size * (i % 7) / 6) for i in range(400)]
-    mine, theirs = ask(rows), ask_plainly(rows)
+    mine, theirs = ask(rows), ask_plainly(rows, VALUE)
     for name in ("VAR_POP", "STDDEV_SAMP", "COVAR_SAMP", "REGR_AVGX", "REGR_INTERCEPT"):
         assert mine[name][0] == pytest.approx(theirs[name][0], rel=1e-9, abs=1e-9 * size), name
     assert mine["CORR"][0] == pytest.approx(
-        ask_plainly([(g, y / size, x / size) for g, y, x in rows])["CORR"][0] or 0, rel=1e-9
+        ask_plainly([(g, y / size, x / size) for g, y, x in rows], VALUE)["CORR"][0] or 0, rel=1e-9
     )  # type: ignore[operator]
 
 
@@ -142,7 +116,7 @@ def test_a_small_spread_far_from_zero_is_kept() -> None:
 
 def test_a_filter_leaves_rows_out() -> None:
     rows: list[Row] = [(i % 3, float(i * i % 17), float(i % 5)) for i in range(60)]
-    assert_same(ask(rows, "x > 1"), ask_plainly(rows, " WHERE x > 1"), {})
+    assert_same(ask(rows, "x > 1"), ask_plainly(rows, VALUE, " WHERE x > 1"), {})
     assert set(ask(rows, "x > 9")["CORR"].values()) == {None}
 
 
