@@ -135,6 +135,30 @@ def _copy_arrow(
     return {}, {}
 
 
+_columns: dict[str, tuple[list[object], dict[str, str], list[str]]] = {}
+"""The columns of Parquet files and those with invalid values, by path, with the file's stamp."""
+
+
+def _describe_clean(
+    con: duckdb.DuckDBPyConnection, table: Table, path: str
+) -> tuple[dict[str, str], list[str]]:
+    """Return names and types of a Parquet file's columns, and the columns with invalid values, cached until the file changes.
+
+    Raises:
+        PolicyError: it can't be read.
+    """
+    stamp = _make_stamp(path)
+    known = _columns.get(path)
+    if known is None or known[0] != stamp:
+        found = describe_relation(con, write_scan(path))
+        if found is None:
+            raise PolicyError(f"the source {table.source} of {table.name} can't be read as parquet.")
+        known = stamp, found, find_bad_columns(path, found)
+        if _make_stamp(path) == stamp:
+            _columns[path] = known
+    return known[1:]
+
+
 def find_bad_columns(path: str, columns: Mapping[str, str]) -> list[str]:
     """Return the columns of a Parquet file with invalid values, cached until the file changes."""
     if is_arrow(path):  # it is read as a frame
@@ -387,11 +411,9 @@ def open_files(con: duckdb.DuckDBPyConnection, policy: Policy, table: Table, fil
             items = _write_items(table, path, own, columns)
             queries.append(f"SELECT {items} FROM temp.main.{quote_identifier(copied)}")
             continue
-        found = describe_relation(con, write_scan(path))
-        if found is None:
-            raise PolicyError(f"the source {table.source} of {table.name} can't be read as parquet.")
+        found, bad = _describe_clean(con, table, path)
         items = _write_items(table, path, found, columns)
-        if bad := find_bad_columns(path, found):
+        if bad:
             copy_cleaned(con, f"{name}_{index}", path, found, bad)
             queries.append(f"SELECT {items} FROM temp.main.{quote_identifier(f'{name}_{index}')}")
         else:

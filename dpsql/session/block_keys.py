@@ -15,7 +15,7 @@ import hashlib
 import re
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import Field, field, fields, is_dataclass
+from dataclasses import Field, field, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -147,6 +147,15 @@ class BlockKeys:
             self._shapes.clear()
         self._shapes[id(block)] = (block, made)
         return made
+
+    def renew_versions(self) -> None:
+        """Replace the versions of private data in the cached shapes by the present ones."""
+        for at, (block, shape) in self._shapes.items():
+            data = {
+                n: self.engine.versions[n.removeprefix(_DATA)] for n in shape.items if n.startswith(_DATA)
+            }
+            self._shapes[at] = block, replace(shape, items={**shape.items, **data})
+        self._keys.clear()
 
     def key(self, shape: BlockShape, contents: Iterable[str]) -> str:
         """Return the key of a block, given the contents of its public relations."""

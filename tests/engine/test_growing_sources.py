@@ -18,6 +18,8 @@ import pyarrow.parquet
 import pytest
 
 import dpsql
+from dpsql.binding import bind
+from dpsql.engine import sources
 from tests.support import inside, served
 
 HEAD = "[budget]\nepsilon = 1e9\naccountant = 'basic'\ndefault_epsilon = 1e6\n"
@@ -177,6 +179,35 @@ def test_public_files_kept_results_and_frames_beside(tmp_path: Path) -> None:
         paid = spent(session)
         assert session.sql("SELECT COUNT(*) AS n FROM people").fetchall() == [(7,)]
         assert spent(session) == paid  # its rows have not changed
+
+
+def test_plans_stay_and_files_are_described_once_while_only_private_rows_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound: list[str] = []
+    described: list[str] = []
+    for module, name, found in ((bind, "_bind", bound), (sources, "describe_relation", described)):
+        was = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda *a, was=was, found=found, **k: (found.append(str(a[1])), was(*a, **k))[1]
+        )
+    for night in range(3):
+        _parquet(tmp_path, night)
+    (tmp_path / "kinds.csv").write_text("day,name\n0,zero\n")
+    kinds = "[tables.kinds]\npublic = true\nsource = 'kinds.csv'\ncolumns.day.type = 'BIGINT'\ncolumns.name.type = 'VARCHAR'\n"
+    with dpsql.connect(policy=write_policy(tmp_path, "*.parquet", kinds)) as session:
+        assert ask(session) == (30, 60)
+        assert (len(bound), sum(".parquet" in text for text in described)) == (1, 3)
+        _parquet(tmp_path, 3)
+        assert ask(session) == (40, 80)
+        assert (len(bound), sum(".parquet" in text for text in described)) == (1, 4)
+        (tmp_path / "kinds.csv").write_text("day,name\n0,none\n")
+        assert ask(session) == (40, 80)
+        assert len(bound) == 2  # public rows have changed
+        wider = rows(4).append_column("more", pa.array([1] * 10))
+        pyarrow.parquet.write_table(wider, tmp_path / "part-3.parquet")
+        assert ask(session) == (40, 80)
+        assert len(bound) == 2  # a column that the policy doesn't have
 
 
 def test_files_beside_an_open_connection(tmp_path: Path) -> None:

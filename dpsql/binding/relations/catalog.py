@@ -104,6 +104,11 @@ class Catalog:
             self._schemas[table.name] = self.engine.schema(table)
         return self._schemas[table.name]
 
+    def is_current(self) -> bool:
+        """Return whether the engine still reports the schemas that were read."""
+        tables = self.policy.tables
+        return all([*self.engine.schema(tables[n]).items()] == [*k.items()] for n, k in self._schemas.items())
+
     @property
     def default_epsilon(self) -> Fraction | None:
         """The epsilon of a statement that names none; None if it must name one."""
