@@ -46,11 +46,6 @@ class ServerAddress:
         return self.shown
 
 
-def is_address(text: object) -> bool:
-    """Return whether a text is meant as the address of a server, valid or not; no path of a database looks like one."""
-    return isinstance(text, str) and re.match(r"[A-Za-z][\w.+-]*\+[\w.-]+://|grpcs?:|unix:", text) is not None
-
-
 def parse_address(text: str) -> ServerAddress:
     """Parse the address of a server.
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from dpsql.client.channel import (
-    FlightChannel,
-    find_token,
-    is_address,
-    parse_address,
-    read_authority,
-    read_client_certificate,
-)
 from dpsql.errors import PolicyError, ServerError
 
 if TYPE_CHECKING:
     from dpsql.client.remote_session import RemoteSession
     from dpsql.policy.model import Policy
     from dpsql.session.session import Session
+
+
+def is_address(text: object) -> bool:
+    """Return whether a text is meant as the address of a server, valid or not; no path of a database looks like one."""
+    return isinstance(text, str) and re.match(r"[A-Za-z][\w.+-]*\+[\w.-]+://|grpcs?:|unix:", text) is not None
 
 
 @overload
@@ -132,6 +130,13 @@ def connect_server(
     Raises:
         ServerError: there is no such server, it refuses the token or the certificate, or there is neither.
     """
+    from dpsql.client.channel import (  # most sessions have no server
+        FlightChannel,
+        find_token,
+        parse_address,
+        read_authority,
+        read_client_certificate,
+    )
     from dpsql.client.remote_session import RemoteSession
 
     address, found = parse_address(url), find_token(token, token_file)

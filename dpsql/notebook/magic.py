@@ -29,8 +29,7 @@ from IPython.display import display
 from traitlets import Enum, Int, Unicode, observe
 
 from dpsql import __version__
-from dpsql.client.channel import find_token, is_address, parse_address
-from dpsql.client.connect import connect_server
+from dpsql.client.connect import connect_server, is_address
 from dpsql.errors import BindError, Error, ParseError, PolicyError, ServerError, did_you_mean
 from dpsql.language.parameter_values import Params, name_parameters
 from dpsql.notebook import guide, inspection, render, sessions
@@ -717,6 +716,8 @@ def open_server(given: CellOptions, kernel: bool) -> AnalystSession:
         ParseError: more than an address, or a flag that the server decides.
         ServerError: it can't be reached, or there is no token.
     """
+    from dpsql.client.channel import find_token, parse_address  # most notebooks have no server
+
     if len(given.rest) > 1:  # not repeated: it may be the token
         raise ParseError("%dpsql connect takes one address and flags.", hint=CONNECT)
     own = {"policy": given.policy, "ledger": given.ledger, "analyst": given.analyst}
@@ -738,6 +739,8 @@ def open_server(given: CellOptions, kernel: bool) -> AnalystSession:
 
 def _ask_token(address: str, kernel: bool) -> str | None:
     """Ask for the token, unseen; ServerError without a terminal."""
+    from dpsql.client.channel import find_token
+
     if not kernel and not sys.stdin.isatty():
         raise ServerError(f"there is no token for {address}.", hint=f"--token-file FILE: {_NO_TOKEN}")
     try:

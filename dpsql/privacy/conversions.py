@@ -31,16 +31,14 @@ from functools import cache, lru_cache, wraps
 from statistics import NormalDist
 from typing import ParamSpec, TypeVar
 
-from mpmath import libmp
-
 from dpsql.numerics.exact_numbers import DIGITS, EXACT, GRID, compute_root, round_down, round_up, to_decimal
+from dpsql.numerics.interval_arithmetic import libmp
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _BITS = 512
 """Enough for :data:`DIGITS` digits of a tail."""
-_PI = Decimal(libmp.to_str(libmp.mpf_pi(_BITS, "n"), DIGITS + 10))
 
 
 def _exactly(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -139,7 +137,8 @@ def _mu_from_corner(corner: Decimal) -> Fraction:
 
 @_exactly
 def _density(x: Decimal) -> Decimal:
-    return (x * x * Decimal("-0.5")).exp() / (2 * _PI).sqrt()
+    pi = Decimal(libmp.to_str(libmp.mpf_pi(_BITS, "n"), DIGITS + 10))
+    return (x * x * Decimal("-0.5")).exp() / (2 * pi).sqrt()
 
 
 @lru_cache(maxsize=4096)

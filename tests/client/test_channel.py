@@ -19,7 +19,7 @@ import dpsql
 from dpsql.cli import main
 from dpsql.client import channel as channels
 from dpsql.client import wire
-from dpsql.client.connect import connect_server, connect_session
+from dpsql.client.connect import connect_server, connect_session, is_address
 from dpsql.client.wire import Message, decode, encode
 from dpsql.errors import Error, ServerError
 from dpsql.ledger.state_files import write_private
@@ -48,7 +48,7 @@ TOKEN = "s3cret-T0ken.~+/=_"
     ],
 )
 def test_addresses(text: str, location: str) -> None:
-    assert channels.is_address(text)
+    assert is_address(text)
     assert channels.parse_address(text).location == location
 
 
@@ -63,7 +63,7 @@ def test_addresses(text: str, location: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_address(text: str) -> None:
-    assert channels.is_address(text)
+    assert is_address(text)
     with pytest.raises(ServerError) as caught:
         channels.parse_address(text)
     assert "s3cret" not in "\n".join(caught.value.lines())
@@ -74,7 +74,7 @@ def test_what_is_no_address(text: str) -> None:
     [":memory:", "visits.duckdb", "/data/v.duckdb", "C:\\v.duckdb", "spark://host:7077", "local[2]", "sc://host", 5, None, {}],
 )  # fmt: skip
 def test_databases_are_no_addresses(database: Any) -> None:
-    assert not channels.is_address(database)
+    assert not is_address(database)
 
 
 def test_a_token_goes_in_the_clear_to_this_machine_alone() -> None:
@@ -434,7 +434,7 @@ def test_a_socket_may_be_written_as_the_owner_writes_it(
     monkeypatch.chdir(tmp_path)
     assert str(channels.parse_address("unix:d.sock")) == f"grpc+unix://{tmp_path}/d.sock"
     assert str(channels.parse_address("unix:/run/d.sock")) == "grpc+unix:///run/d.sock"
-    assert channels.is_address("unix:d.sock")
+    assert is_address("unix:d.sock")
     with pytest.raises(ServerError, match="whole path"):
         channels.parse_address("unix:")
 

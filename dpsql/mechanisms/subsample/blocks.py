@@ -34,7 +34,6 @@ from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
-import mpmath
 import numpy as np
 import pyarrow as pa
 
@@ -707,6 +706,8 @@ class Participation:
     @property
     def failure(self) -> Fraction:
         """The bound Pr[Bin(m, q) > 2 m q] <= (e/4)^(m q), rounded up."""
+        import mpmath  # slow to import, and only this sampling needs it
+
         with mpmath.workprec(100):
             mean = mpmath.mpf((self.runs * self.q).numerator) / (self.runs * self.q).denominator
             bits = 256
@@ -727,6 +728,8 @@ def compute_textbook_sampling(epsilon: Fraction, delta: Fraction, n: int) -> tup
     >>> compute_textbook_sampling(Fraction(1), Fraction(1, 10**6), 100_000)[1]
     19801688
     """
+    import mpmath
+
     with mpmath.workprec(120):
         rate = mpmath.mpf(epsilon.numerator) / epsilon.denominator
         small = mpmath.mpf(delta.numerator) / delta.denominator
