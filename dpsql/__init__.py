@@ -83,8 +83,11 @@ def __getattr__(name: str) -> Any:
         warn_deprecated(f"dpsql.{name}", f"dpsql.{new}", since)
         return getattr(importlib.import_module("dpsql"), new)
     if name in _HOMES:
+        from dpsql.interrupts import pausing_collection
+
         module, there = _HOMES[name]
-        return getattr(importlib.import_module(module), there)
+        with pausing_collection(lasting=True):
+            return getattr(importlib.import_module(module), there)
     if name in ("dbapi", "privacy"):
         return importlib.import_module(f"dpsql.{name}")
     raise AttributeError(f"module 'dpsql' has no attribute {name!r}")

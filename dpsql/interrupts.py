@@ -11,6 +11,7 @@ Other threads never run signal handlers, so their work runs in them.
 from __future__ import annotations
 
 import ctypes
+import gc
 import math
 import os
 import sys
@@ -205,6 +206,26 @@ class Turns:
 
 
 # -- threads that work ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def pausing_collection(lasting: bool = False) -> Iterator[None]:
+    """Pause Python's collector of cycles in this context: all new objects stay in use, and each pass would visit them.
+
+    ``lasting``: they stay in use afterwards too, as modules do, so they join the oldest generation without a visit. The
+    collector is process-wide: threads may only end the pause early.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        if lasting and not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
+        gc.enable()
 
 
 class WorkEnd:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from dpsql.errors import PolicyError, ServerError
+from dpsql.interrupts import pausing_collection
 
 if TYPE_CHECKING:
     from dpsql.client.remote_session import RemoteSession
@@ -103,9 +104,10 @@ def connect_session(
             "a session needs the policy that the data owner wrote.",
             hint='dpsql.connect("visits.duckdb", policy="policy.toml"); dpsql policy init writes a first one.',
         )
-    from dpsql.session.session import open_session
+    with pausing_collection(lasting=True):
+        from dpsql.session.session import open_session
 
-    return open_session(database, policy=policy, ledger=ledger, analyst=analyst, resources=resources)
+        return open_session(database, policy=policy, ledger=ledger, analyst=analyst, resources=resources)
 
 
 def connect_server(

@@ -442,13 +442,11 @@ def _draw_slow_geometric(rate: Fraction, n: int, entropy: Entropy) -> Integers:
 
 # -- discrete Laplace noise that is removed step by step
 
-_ONE = ia.rational(Fraction(1), 64)
-
 
 def enclose_stay(fine: Fraction, coarse: Fraction, bits: int) -> ia.Interval:
     """Enclose the probability that nothing is added between two scales, ``fine < coarse``."""
-    small, large = (_exp(-1 / fine, bits), _exp(-1 / coarse, bits))
-    ratio = ia.divide(ia.subtract(_ONE, large, bits), ia.subtract(_ONE, small, bits), bits)
+    one, small, large = ia.rational(Fraction(1), 64), _exp(-1 / fine, bits), _exp(-1 / coarse, bits)
+    ratio = ia.divide(ia.subtract(one, large, bits), ia.subtract(one, small, bits), bits)
     return ia.multiply(_exp(1 / coarse - 1 / fine, bits), ia.multiply(ratio, ratio, bits), bits)
 
 

@@ -12,7 +12,6 @@ A price is named only for plans that would run.
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -192,22 +191,6 @@ def before_payment() -> Iterator[None]:
         raise BindError("the statement is nested too deeply.") from None
     except KeyboardInterrupt:
         raise Interrupted("the statement was stopped before it was paid: nothing was charged.") from None
-
-
-@contextmanager
-def pausing_collection() -> Iterator[None]:
-    """Pause Python's collector of cycles in this context: the trees of a plan are all in use, and each pass would visit them.
-
-    The collector is process-wide. Threads that plan at once may only end the pause early.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 class Pipeline:

@@ -15,7 +15,7 @@ from dpsql.binding.plan import Plan
 from dpsql.engine import open_engine
 from dpsql.engine.base import Engine
 from dpsql.errors import BindError, Error, PolicyError, PostprocessingError, PrivacyError
-from dpsql.interrupts import run_apart
+from dpsql.interrupts import pausing_collection, run_apart
 from dpsql.language.dialect import span_of_word
 from dpsql.language.parameter_values import Params
 from dpsql.language.statements import PRICED, Statement, parse
@@ -31,7 +31,7 @@ from dpsql.session.description import describe_cell, describe_tables, show, show
 from dpsql.session.explain import AskedStatement, explain_all, explain_why, noting
 from dpsql.session.explanation import Description, Explanation, Why
 from dpsql.session.interface import AnalystSession, Question, SessionPlan
-from dpsql.session.pipeline import Bound, Pipeline, before_payment, pausing_collection
+from dpsql.session.pipeline import Bound, Pipeline, before_payment
 from dpsql.session.result import DeclaredResult, Result
 from dpsql.session.session_state import OpenCell
 from dpsql.session.stored_blocks import PreparedPlan, RequestedBlock, prepare_together
