@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.catalogue.aggregate_names import MODES
-from dpsql.language.options import Options, Readers, readers_of
+from dpsql.catalogue.aggregate_names import MECHANISMS, MODES
+from dpsql.language.dialect import privacy_error
+from dpsql.language.options import Call, Options, Readers, call_of, readers_of
 from dpsql.language.statements import SYNTHETIC
 
 if TYPE_CHECKING:
@@ -52,6 +53,30 @@ def block_of_mode(mode: str) -> type[AggregatingBlock] | None:
 
         return SyntheticBlock
     return None
+
+
+def mechanism_of(select: exp.Select) -> Call | None:
+    """Return the selection mechanism that a SELECT calls, if any; PrivacyError for a second mechanism, or an aggregate."""
+    found: list[Call] = []
+    others: list[exp.Expr] = []
+    for item in select.expressions:
+        for node in item.walk(prune=lambda n: isinstance(n, exp.Query) or calls_mechanism(n)):
+            call = call_of(node)
+            if call is not None and call.name in MECHANISMS:
+                found.append(call)
+            elif isinstance(node, exp.AggFunc):
+                others.append(node)
+    if found and (found[1:] or others):
+        what = f"a query with {found[0].name} releases nothing else."
+        hint = "put it into a query of its own, and join the answers."
+        raise privacy_error(found[1].node if found[1:] else others[0], what, hint)
+    return found[0] if found else None
+
+
+def calls_mechanism(node: exp.Expr) -> bool:
+    """Return whether an expression is a call of a selection mechanism."""
+    call = call_of(node)
+    return call is not None and call.name in MECHANISMS
 
 
 def bind_subsample(

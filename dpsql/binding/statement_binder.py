@@ -6,14 +6,14 @@ private. Any other is a private block: it is replaced by its mechanisms' release
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sqlglot import exp
 
 from dpsql.binding.dp.grouping_sets import bind_sets, has_sets
 from dpsql.binding.dp.noisy_block import NoisyBlock
 from dpsql.binding.dp.ordered_steps import keep_even
-from dpsql.binding.mode_table import bind_subsample, block_of_mode, options_of_mode
-from dpsql.binding.modes.choice import Selection, mechanism_of
-from dpsql.binding.modes.declared import PROBE_OPTIONS, QUESTION_OPTIONS, StableDeclaration, probe_block
+from dpsql.binding.mode_table import bind_subsample, block_of_mode, mechanism_of, options_of_mode
 from dpsql.binding.public_statement import (
     Cte,
     Env,
@@ -58,6 +58,9 @@ from dpsql.language.options import (
 from dpsql.language.parameters import make_literal
 from dpsql.language.statements import PIVOT_HINT, SYNTHETIC
 from dpsql.late_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from dpsql.binding.modes.declared import StableDeclaration
 
 _BOUND = "dpsql_source"
 _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
@@ -174,12 +177,16 @@ class StatementBinder(Binder):
         if (block := block_of_mode(mode)) is not None:
             block(self, select, bound, options, env).bind()
         elif options_of_mode(mode) is not COMMON_OPTIONS:
+            from dpsql.binding.modes.declared import probe_block
+
             probe_block(self, select, bound, options, env)
         elif sets:
             for query in inner_queries(select):  # asked once, whatever the number of sets
                 query.meta[ONCE] = self.name("once")
             bind_sets(self, select, options, env, bound.names)
         elif (call := mechanism_of(select)) is not None:
+            from dpsql.binding.modes.choice import Selection
+
             Selection(self, select, bound, options, env, call).bind()
         else:
             NoisyBlock(self, select, bound, options, env).bind()
@@ -189,6 +196,8 @@ class StatementBinder(Binder):
         """Return the options of a mode or of a declared threshold; None if there is no such mode."""
         declared = self.thresholds.get(mode.lower())
         if declared is not None:
+            from dpsql.binding.modes.declared import PROBE_OPTIONS, QUESTION_OPTIONS, StableDeclaration
+
             return QUESTION_OPTIONS if isinstance(declared, StableDeclaration) else PROBE_OPTIONS
         return options_of_mode(mode.upper())
 
@@ -196,6 +205,10 @@ class StatementBinder(Binder):
         """Return the declared stable questions of a SELECT; None for other queries."""
         mode = mode_of(tree) if isinstance(tree, exp.Select) else None
         declared = self.thresholds.get(mode.lower()) if mode is not None else None
+        if declared is None:
+            return None
+        from dpsql.binding.modes.declared import StableDeclaration
+
         return declared if isinstance(declared, StableDeclaration) else None
 
     def _public_select(self, select: exp.Select, env: Env) -> None:

@@ -26,7 +26,6 @@ from dpsql.lock.expressions import Env, Expressions, cap_of
 from dpsql.lock.facts import Facts, Kind, Number, Relation, Set, Symbol, Symbols, Value, add, least, times
 from dpsql.lock.from_clause import Sources, both_ways, same_type
 from dpsql.lock.plan_types import MOST_OF_ONE, fits_38_digits
-from dpsql.lock.scores import prove_scores
 from dpsql.lock.tree import Call, Cast, Expr, Literal, Ref, Select, Union, Window, conjuncts, refuse
 from dpsql.mechanisms import base
 from dpsql.mechanisms.base import ClaimedText, CodesClaim, PackingClaim, RowsClaim, UnitPlace
@@ -322,6 +321,8 @@ def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> fr
         if isinstance(claim, RowsClaim):  # sums of terms bounded by the effect of one row
             narrow |= {name for name, most in claim.moves if most <= MOST_OF_ONE}
         if isinstance(claim, RowsClaim) and claim.scores is not None and checker.outermost is not None:
+            from dpsql.lock.scores import prove_scores  # candidates alone have scores
+
             scope = checker.outermost, checker.leaves, checker.expressions
             prove_scores(query, *scope, claim.scores, known)
             narrow |= {claim.scores.column}  # a sum of terms bounded by the score's sensitivity

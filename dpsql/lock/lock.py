@@ -25,7 +25,7 @@ from dpsql.lock.plan_types import Node, list_wide_outputs
 from dpsql.lock.totality import NARROW, Plan, prove_total
 from dpsql.lock.tree import Base, Hop, Known, Lent, Unproved, refuse
 from dpsql.mechanisms.base import ClaimedText, LentTotals, PackingClaim, PublicClaim, RouteClaim
-from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
+from dpsql.mechanisms.queries import CANDIDATE_PLACE
 from dpsql.policy.model import Table, fold
 
 MAX_FAMILIES = 1000

@@ -48,7 +48,6 @@ from dpsql.mechanisms import base
 from dpsql.mechanisms.aggregation import Answered, Group, Part
 from dpsql.mechanisms.base import ClaimedText, SensitivityClaim, SumsClaim
 from dpsql.mechanisms.per_group import LaplaceNoise
-from dpsql.mechanisms.selection.above_threshold import split_epsilon
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_geometric
 from dpsql.noise.selection import flip_coins
@@ -208,6 +207,8 @@ class CapLadder:
 
     @property
     def event(self) -> SparseVector:
+        from dpsql.mechanisms.selection.above_threshold import split_epsilon
+
         return SparseVector(*split_epsilon(self.epsilon, 1, monotone=True), 1)
 
     @property

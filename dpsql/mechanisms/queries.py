@@ -12,6 +12,9 @@ from functools import cached_property
 
 from dpsql.late_dataclass import dataclass
 
+CANDIDATE_PLACE = "dpsql_ord"
+"""The column of the candidates' order."""
+
 
 class QueryText(str):
     """A query's text, with the query that it was written from."""

@@ -31,7 +31,6 @@ from dpsql.numerics.exact_numbers import (
 from dpsql.privacy.amounts import OwnRoom, format_percent, say_what_is_left
 from dpsql.privacy.codec import read_record, write_record
 from dpsql.privacy.events import OPEN_ENDED, Event, NoiseReduction, PureDP
-from dpsql.privacy.pld import DeclaredPlan
 
 MANY = 10**9
 """The count that :meth:`Accountant.more` returns for an event that uses nothing up."""
@@ -352,7 +351,11 @@ class Accountant:
         the running sums allow it too. Settling a sparse vector or noise reduction would make them smaller, so a plan with one of
         these has to fit the rule.
         """
-        if spent.count or self.promises_rule or not isinstance(event, DeclaredPlan):
+        if spent.count or self.promises_rule:
+            return False
+        from dpsql.privacy.pld import DeclaredPlan  # for the first charge that the sums refuse
+
+        if not isinstance(event, DeclaredPlan):
             return False
         if any(isinstance(part, (*OPEN_ENDED, NoiseReduction)) for part in event.leaves()):
             return False

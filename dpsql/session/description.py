@@ -14,7 +14,6 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from dpsql.binding.modes.declared import Declaration
 from dpsql.binding.plan import Plan
 from dpsql.engine.sandbox import quote_identifier
 from dpsql.errors import BindError, Error, did_you_mean
@@ -314,7 +313,7 @@ def _describe(
 def _price(line: Pipeline, bound: list[Bound]) -> str:
     prepared = line.look_up([one for one in bound if isinstance(one, Plan)])
     events = [one.event for one in prepared if one.event is not None]
-    events += [one.event for one in bound if isinstance(one, Declaration)]
+    events += [one.event for one in bound if one is not None and not isinstance(one, Plan)]
     return line.price(compose_events(events)) if events else ""
 
 

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from fractions import Fraction
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from dpsql.binding.modes.declared import Declaration
 from dpsql.binding.plan import Plan, PrivateBlock, ProtectedUnit
 from dpsql.catalogue.option_names import CAP_OPTIONS
 from dpsql.errors import BindError, BudgetExceeded, EngineError, Error, Interrupted, PostprocessingError
@@ -28,6 +27,9 @@ from dpsql.privacy.events import DiscreteLaplace, Event, NoiseReduction, compose
 from dpsql.privacy.periods import intersect, list_periods, remove_days, say_charge, say_periods, unite
 from dpsql.session.explanation import Errors, Explanation, Why, WhyPart, end_sentence, explain_error
 from dpsql.session.stored_blocks import PreparedPlan
+
+if TYPE_CHECKING:
+    from dpsql.binding.modes.declared import Declaration
 
 FACTORS = tuple(Fraction(n, 10) for n in (1, 2, 5, 10, 20, 50, 100))
 """Epsilons of the table of expected errors, as multiples of the statement's own."""
@@ -403,7 +405,7 @@ def explain_why(asked: AskedStatement | None, ledger: Ledger, policy: Policy) ->
             "nothing was asked yet.", hint="run a statement first; %dpsql why explains the last one."
         )
     bound, plan = asked.bound, asked.bound if isinstance(asked.bound, Plan) else None
-    sentences = bound.sentences() if isinstance(bound, Declaration) else describe_plan(bound) if bound else ()
+    sentences = describe_plan(plan) if plan is not None else bound.sentences() if bound is not None else ()
     unique = dict.fromkeys(sentences)
     protected: list[str] = [sentence for sentence in unique if isinstance(sentence, ProtectedUnit)]
     bounded = [end_sentence(sentence) for sentence in unique if not isinstance(sentence, ProtectedUnit)]

@@ -19,12 +19,11 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import field, replace
 from fractions import Fraction
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import pyarrow as pa
 
 from dpsql.binding.bind import Plans
-from dpsql.binding.modes.declared import Declaration, bind_declare
 from dpsql.binding.plan import Plan, PrivateBlock
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.engine.base import IN_NO_FILE, Engine
@@ -46,7 +45,6 @@ from dpsql.language.statements import Statement
 from dpsql.late_dataclass import dataclass
 from dpsql.ledger.ledger import Ledger, Ticket
 from dpsql.mechanisms.base import Columns, NormalForm, Operator, Prove, Read, Reader, Release, fill_parameters
-from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.noise.entropy import Entropy
 from dpsql.policy.model import Policy, fold
 from dpsql.privacy.events import Composed, Event
@@ -65,6 +63,10 @@ from dpsql.session.releases import Releases, default_cost
 from dpsql.session.result import Result
 from dpsql.session.session_state import KeptResults, OpenCell, OpenThresholds, require_libraries
 from dpsql.session.stored_blocks import CORRECT, PreparedPlan, RequestedBlock, StoredBlocks, list_shown
+
+if TYPE_CHECKING:
+    from dpsql.binding.modes.declared import Declaration
+    from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 
 MAX_BOUND_SHAPES = 1000
 """The most shapes of texts remembered as bindable."""
@@ -160,7 +162,7 @@ def name_columns(lent: Mapping[str, Columns]) -> dict[str, list[str]]:
 _LIMITS = "dpsql.connect(resources=...) sets how much memory and time a query may take."
 _WITHHELD = "the engine failed while it read private data; the statement stays charged, and why is withheld."
 
-Bound = Plan | Declaration | None
+Bound: TypeAlias = "Plan | Declaration | None"
 """The bound form of a statement; None for SHOW and CLOSE."""
 
 
@@ -309,6 +311,8 @@ class Pipeline:
         if statement.kind in ("show", "set", "close"):
             return None
         if statement.kind == "declare" or statement.name:
+            from dpsql.binding.modes.declared import bind_declare
+
             declaration = bind_declare(statement, cell.catalog, self._plans.fold_scalars)
             cell.thresholds[declaration.name.lower()] = declaration
             return declaration
@@ -371,7 +375,7 @@ class Pipeline:
 
         ``paid``: blocks that earlier statements would pay, by key; this statement's blocks are added.
         """
-        if isinstance(bound, Declaration):
+        if bound is not None and not isinstance(bound, Plan):
             return explain_declaration(bound, self.ledger, statement.json)
         if bound is None:
             raise BindError(

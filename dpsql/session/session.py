@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dpsql.binding.modes.declared import Declaration
 from dpsql.binding.plan import Plan
 from dpsql.engine import open_engine
 from dpsql.engine.base import Engine
@@ -25,9 +24,7 @@ from dpsql.policy.model import Policy
 from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.periods import date_event, split_by_periods
-from dpsql.privacy.pld import declare_if_cheaper
 from dpsql.report.tables import BudgetPanel
-from dpsql.session.description import describe_cell, describe_tables, show, show_setting
 from dpsql.session.explain import AskedStatement, explain_all, explain_why, noting
 from dpsql.session.explanation import Description, Explanation, Why
 from dpsql.session.interface import AnalystSession, Question, SessionPlan
@@ -153,18 +150,13 @@ class Session(AnalystSession):
 
     def _answer_one(self, statement: Statement, bound: Bound, fresh: bool, alone: bool) -> Result:
         line = self._pipeline
-        if statement.kind == "set":
-            self.interval_columns = statement.name == "columns"
-            return show_setting(statement.name)
-        if statement.kind in ("show", "explain"):
-            line.last = AskedStatement(statement.source, done="free")
-        if statement.kind == "show":
-            with _locate(statement):
-                return show(line, self.policy, statement.name, statement.limit)
+        if statement.kind in ("set", "show"):
+            return self._show(statement)
         if statement.kind == "explain":
+            line.last = AskedStatement(statement.source, done="free")
             return line.explain(statement, bound).result()
         with _locate(statement):
-            if isinstance(bound, Declaration):
+            if bound is not None and not isinstance(bound, Plan):
                 line.last = AskedStatement(statement.source, bound, reserved=bound.event, done="declared")
                 return line.declare(bound, statement.record)
             if bound is None and statement.release:
@@ -190,6 +182,16 @@ class Session(AnalystSession):
             error.span = span_of_word(statement.text, error.name) if error.name else statement.span
             raise error.located(statement.text) from None
 
+    def _show(self, statement: Statement) -> Result:
+        from dpsql.session import description
+
+        if statement.kind == "set":
+            self.interval_columns = statement.name == "columns"
+            return description.show_setting(statement.name)
+        self._pipeline.last = AskedStatement(statement.source, done="free")
+        with _locate(statement):
+            return description.show(self._pipeline, self.policy, statement.name, statement.limit)
+
     def plan(self) -> DeclaredStatements:
         return DeclaredStatements(self, self._pipeline)
 
@@ -205,9 +207,11 @@ class Session(AnalystSession):
         return explain_all(parts, self._ledger)
 
     def describe(self, text: str, params: Params | None = None) -> Description:
+        from dpsql.session import description
+
         line = self._pipeline
         with line.asking(), before_payment():
-            return describe_cell(line, self.policy, text, params, self.interval_columns)
+            return description.describe_cell(line, self.policy, text, params, self.interval_columns)
 
     def why(self) -> Why:
         line = self._pipeline
@@ -235,9 +239,11 @@ class Session(AnalystSession):
             return line.find_columns(table)
 
     def table_schemas(self) -> Mapping[str, pa.Schema]:
+        from dpsql.session import description
+
         line = self._pipeline
         with line.asking():
-            return describe_tables(line)
+            return description.describe_tables(line)
 
     def _find_pictures(self, what: str) -> dict[str, object]:
         from dpsql.report.data import list_pictures
@@ -245,8 +251,10 @@ class Session(AnalystSession):
         return list_pictures(self._ledger, what)
 
     def tables(self) -> Result:
+        from dpsql.session import description
+
         # It takes no turn: another thread's statement may be running.
-        return show(self._pipeline, self.policy, "TABLES")
+        return description.show(self._pipeline, self.policy, "TABLES")
 
     def keep(self, name: str, result: object) -> None:
         self._schema = None
@@ -360,6 +368,8 @@ class DeclaredStatements(SessionPlan):
         delta = Fraction(budget.default_delta or budget.delta / 10)
         if ACCOUNTANTS[budget.accountant].has_rule or len(events) == 1:
             return whole
+        from dpsql.privacy.pld import declare_if_cheaper
+
         parts = split_by_periods(events)
         priced = (date_event(declare_if_cheaper(some, delta), periods) for periods, some in parts.items())
         return compose_events(priced)

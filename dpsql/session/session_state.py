@@ -9,10 +9,10 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dpsql.binding.modes.declared import Declaration
 from dpsql.binding.plan import Plan, PrivateBlock, ReleaseDraft
 from dpsql.binding.public_statement import FORETOLD, KeptResult, make_unique
 from dpsql.binding.relations.catalog import Catalog
@@ -24,10 +24,13 @@ from dpsql.language.statements import Statement
 from dpsql.late_dataclass import dataclass
 from dpsql.ledger.ledger import Ledger, Ticket
 from dpsql.mechanisms.queries import Select
-from dpsql.mechanisms.selection.above_threshold import InteractiveThreshold
 from dpsql.noise.entropy import Entropy
 from dpsql.policy.model import Policy, fold
 from dpsql.session.result import MissingLibrary, Result
+
+if TYPE_CHECKING:
+    from dpsql.binding.modes.declared import Declaration
+    from dpsql.mechanisms.selection.above_threshold import InteractiveThreshold
 
 
 def require_libraries(blocks: Iterable[PrivateBlock]) -> None:

@@ -30,8 +30,6 @@ from dpsql.mechanisms.empty_groups import choose_shown_groups
 from dpsql.mechanisms.marginals import calibrate_together, find_pair
 from dpsql.mechanisms.quantile_tree import KeptTree
 from dpsql.mechanisms.strategies import EVEN, StrategyChoice
-from dpsql.mechanisms.subsample.blocks import LiftedBlocks
-from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
 from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.periods import (
     Days,
@@ -665,10 +663,8 @@ class StoredBlocks:
         """
         paid = [(place, item) for place, item in enumerate(prepared.asked) if not item.free]
         for place, item in paid if len(paid) == 1 else ():
-            operator, shape = item.block.operator, item.shape
-            if shape is None or not isinstance(operator, SubsampleAggregate):
-                continue
-            if not isinstance(operator.source, LiftedBlocks) or not shape.again:
+            shape = item.shape
+            if shape is None or not item.block.operator.rekeyed or not shape.again:
                 continue
             found = self.ledger.asked(_identify_question(prepared.plan, place))
             if found is None or found[0].event != prepared.event or len(found[0].blocks) != 1:

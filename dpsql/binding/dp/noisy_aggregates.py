@@ -61,7 +61,6 @@ from dpsql.mechanisms.histograms import (
 from dpsql.mechanisms.moments import Axis, Count, Mean, Output, Pair, Sum, Variance
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.mechanisms.queries import ROW_COUNT, As, Select, Subquery
-from dpsql.mechanisms.selection.exponential import MostFrequent
 
 OWN_QUERIES = BindingsByName(QUANTILES)
 
@@ -186,6 +185,8 @@ def _mode(asked: AggregateCall) -> Aggregate:
             return make_cast(exp.Add(this=column, expression=make_literal(low)), typed.type)
         index = exp.Add(this=column, expression=exp.Literal.number(1))
         return exp.Anonymous(this="list_extract", expressions=[exp.Array(expressions=bins).copy(), index])
+
+    from dpsql.mechanisms.selection.exponential import MostFrequent  # for MODE alone
 
     def part(epsilon: Fraction) -> MostFrequent:
         query, exact = _write_bins(asked, value, place), asked.exact

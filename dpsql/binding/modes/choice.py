@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from dpsql.binding.dp.budget_split import deal, require_rows
 from dpsql.binding.dp.ordered_steps import refuse_unfit
+from dpsql.binding.mode_table import calls_mechanism
 from dpsql.binding.modes.utility import (
     RowNames,
     bind_statistic,
@@ -82,24 +83,6 @@ _USAGE = {
 }
 PLACE = "they are a public table, or a list of values with a name before the query; the name follows the word over."
 """The hint that says where candidates stand."""
-
-
-def mechanism_of(select: exp.Select) -> opt.Call | None:
-    """Return the selection mechanism that a SELECT calls, if any; PrivacyError for a second mechanism, or an aggregate."""
-    found: list[opt.Call] = []
-    others: list[exp.Expr] = []
-    for item in select.expressions:
-        for node in item.walk(prune=lambda n: isinstance(n, exp.Query) or _calls_mechanism(n)):
-            call = opt.call_of(node)
-            if call is not None and call.name in MECHANISMS:
-                found.append(call)
-            elif isinstance(node, exp.AggFunc):
-                others.append(node)
-    if found and (found[1:] or others):
-        what = f"a query with {found[0].name} releases nothing else."
-        hint = "put it into a query of its own, and join the answers."
-        raise privacy_error(found[1].node if found[1:] else others[0], what, hint)
-    return found[0] if found else None
 
 
 @dataclass
@@ -228,7 +211,7 @@ class Selection:
         if self.call.over is None:
             return ()
         items = [*self.select.expressions, self.select.args.get("order")]
-        nodes = [node for item in items if item is not None for node in item.walk(prune=_calls_mechanism)]
+        nodes = [node for item in items if item is not None for node in item.walk(prune=calls_mechanism)]
         outside = [node for node in nodes if isinstance(node, exp.Column)]
         named = [f for f in candidate.fields if any(self._names(c, f) for c in outside)]
         return tuple(named or candidate.fields)
@@ -367,11 +350,11 @@ class Selection:
         )
         shown: list[tuple[str, exp.Expr]] = []
         visible = [item.name for item in made]
-        if all(_calls_mechanism(item.unalias()) for item in self.select.expressions):
+        if all(calls_mechanism(item.unalias()) for item in self.select.expressions):
             shown += [(f.name, column(_exact(f))) for f in wanted]
         for item in self.select.expressions:
             alias = item.alias if isinstance(item, exp.Alias) else ""
-            if _calls_mechanism(item.unalias()):
+            if calls_mechanism(item.unalias()):
                 shown += [(alias if alias and n == visible[0] else n, column(n)) for n in visible]
                 continue
             bare = item.name if isinstance(item, exp.Column) else spell(item)
@@ -387,7 +370,7 @@ class Selection:
 
     def _above_block(self, node: exp.Expr, wanted: tuple[Field, ...], visible: list[str]) -> exp.Expr:
         """Return an analyst's expression over the columns of the release."""
-        if _calls_mechanism(node.unalias()):
+        if calls_mechanism(node.unalias()):
             if not visible:
                 what = f"{self.call.name} returns rows here, not a value."
                 raise bind_error(node, what, "add answer => TRUE.")
@@ -419,13 +402,8 @@ def _exact(candidate: Field) -> str:
     return candidate.typed.node.name
 
 
-def _calls_mechanism(node: exp.Expr) -> bool:
-    call = opt.call_of(node)
-    return call is not None and call.name in MECHANISMS
-
-
 def _holds_mechanism(node: exp.Expr) -> bool:
-    return any(_calls_mechanism(n) for n in node.walk(prune=lambda n: isinstance(n, exp.Query)))
+    return any(calls_mechanism(n) for n in node.walk(prune=lambda n: isinstance(n, exp.Query)))
 
 
 def _one_of(node: exp.Expr, labels: list[str]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from sqlglot import exp
@@ -44,13 +45,14 @@ from dpsql.engine.base import Engine
 from dpsql.errors import BindError, EngineError, Error, PolicyError, Span, did_you_mean
 from dpsql.language.dialect import bind_error, is_not_null, list_nodes, span_of, to_sql
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.policy.model import Column, Policy, Table
 from dpsql.policy.tables import Hop
-from dpsql.policy.unit_guess import suggest_unit
 from dpsql.policy.validate import DateBound, write_bound
 from dpsql.privacy.accountants import suggest_delta
 from dpsql.privacy.periods import Days
+
+if TYPE_CHECKING:
+    from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 
 WIDE = 40
 """The most columns of a table that are written out whether or not a statement names them."""
@@ -215,6 +217,8 @@ class Catalog:
         for needed in [*([unit] if unit is not None else []), *table.determining]:
             if fold(needed) not in folded:
                 what = f"{needed}, which leads to the privacy unit, is not a column of {table.name}."
+                from dpsql.policy.unit_guess import suggest_unit
+
                 raise PolicyError(what, hint=suggest_unit(needed, schema, len(table.unit_path) == 1))
         return tuple(fields)
 

@@ -54,6 +54,7 @@ from dpsql.mechanisms.fast.thresholds import (
     is_decimal,
     read_numbers,
 )
+from dpsql.mechanisms.queries import CANDIDATE_PLACE
 from dpsql.mechanisms.selection.utilities import (
     ChoiceRates,
     EqualNearness,
@@ -174,8 +175,6 @@ class ClippedSums:
         return score if end.missing is None else np.where(end.missing, 0, score)
 
 
-CANDIDATE_PLACE = "dpsql_ord"
-"""The candidates' column of their order."""
 CANDIDATE_BASE = "dpsql_base"
 """The candidates' column of a number added to every score."""
 CANDIDATE_SCORE, CANDIDATE_THRESHOLD = "dpsql_score", "dpsql_threshold"
