@@ -376,15 +376,9 @@ def test_the_database_is_given_in_one_way(run: Run, tmp_path: Path) -> None:
     assert run("sql", "SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM people", *place)[0] == 0
     assert run("explain", "SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM people", *place)[0] == 0
     assert "protects each id" in run("policy", "check", "p.toml", "--database", "v.duckdb")[1]
-    assert (
-        run("policy", "check", "p.toml", "v.duckdb")[1]
-        == run("policy", "check", "p.toml", "--database", "v.duckdb")[1]
-    )
     assert run("policy", "init", "--database", "v.duckdb")[1] == run("policy", "init", "v.duckdb")[1]
     assert "nothing" in run("ledger", "adopt", *place)[1]
-    assert (
-        "can't be in two places" in run("policy", "check", "p.toml", "v.duckdb", "--database", "w.duckdb")[2]
-    )
+    assert "can't be in two places" in run("policy", "init", "v.duckdb", "--database", "w.duckdb")[2]
     status, _, err = run("sql", "v.duckdb", "--policy", "p.toml")
     assert (status, err) == (1, "ParseError: v.duckdb is a file, not SQL.\nHint: --database v.duckdb\n")
     assert "a policy is made for data" in run("policy", "init")[2]

@@ -78,7 +78,6 @@ def add_policy_commands(commands: Commands) -> None:
         ("dpsql policy check policy.toml", "dpsql policy check policy.toml --database visits.duckdb --data"),
     )
     add_policy(check)
-    check.add_argument("place", nargs="?", help=argparse.SUPPRESS)  # the database, as it was given before
     add_database(check)
     check.add_argument(
         "--data", dest="rows", action="store_true", help="count rows that do not fit, for the owner's eyes"
@@ -128,9 +127,7 @@ def _check(given: argparse.Namespace) -> int:
     require_policy(given, "policy check")
     if not given.policy.exists():
         raise PolicyError(f"there is no policy file {given.policy}.")
-    if given.place is not None and given.database is not None:
-        raise ParseError("the database can't be in two places.", hint=f"--database {given.database}")
-    findings = check_policy(given.policy, given.place or given.database or ":memory:", given.rows)
+    findings = check_policy(given.policy, given.database or ":memory:", given.rows)
     for line in findings.lines():
         print(line)
     if given.write:

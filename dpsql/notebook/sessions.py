@@ -29,11 +29,10 @@ from dpsql.mechanisms.base import watch_progress
 from dpsql.notebook import guide
 from dpsql.notebook.completion import ColumnFacts, KnownNames
 from dpsql.notebook.guide import CellOptions
-from dpsql.notebook.render import Panel, SchemaTree, TreeTable, make_sheet
+from dpsql.notebook.render import Panel, SchemaTree, TreeTable
 from dpsql.policy.tables import Column, Table
 from dpsql.policy.toml import Section, declare_field, parse_toml, read_section
 from dpsql.policy.validate import settle_text, settle_whole, write_bound
-from dpsql.report.tables import Sheet
 
 if TYPE_CHECKING:
     from dpsql.session.interface import AnalystSession
@@ -232,32 +231,11 @@ def _say_declared(facts: ColumnFacts, table: Table | None) -> str:
     return "no values" if facts.type == "VARCHAR" else "no bounds"
 
 
-_ANSWERS = ("kept result", "release")
-"""The kinds of relations that the policy does not declare."""
-
-
-def show_columns(session: AnalystSession, name: str) -> Sheet:
+def show_columns(session: AnalystSession, name: str) -> Result:
     """Show a table's columns: their types, and the bounds or values that the policy declares."""
-    tables = session.policy.tables
     if not name:
         raise BindError("which table?", hint=f"%dpsql columns {choose_example_table(session) or 'visits'}")
-    table = next((t for t in tables.values() if t.name.lower() == name.lower()), None)
-    listed = {row[0].lower(): row[1] for row in session.tables().fetchall() if row[1] in _ANSWERS}
-    if name.lower() in listed:
-        shown = session.columns(name)
-        return make_sheet(
-            ("column", "type", "declared"),
-            [(c, kind, "") for c, kind in shown.items()],
-            (f"{name}: a {listed[name.lower()]}",),
-        )
-    if table is None:
-        raise BindError(f"there is no table {name}.", hint=did_you_mean(name, tables))
-    rows = []
-    for column, kind in session.columns(table.name).items():
-        facts = describe_column(table, column)
-        known = facts.help if facts.declared else ""
-        rows.append((column, kind, known))
-    return make_sheet(("column", "type", "declared"), rows, (f"{table.name}: {len(rows)} columns",))
+    return session.sql(f"DESCRIBE {name}")
 
 
 def show_report(session: AnalystSession, path: str) -> Panel:
