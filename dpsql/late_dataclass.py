@@ -26,13 +26,10 @@ else:
         if frozen and slots:  # these can be copied by methods of the standard library only
             return dataclasses.dataclass(cls, frozen=True, eq=eq, repr=repr, init=init, slots=True)
         own = {name for name, value in cls.__dict__.items() if name in _METHODS and value is not None}
-        late = {}
-        if slots:  # the fields are needed now: they are attributes of a new class
-            cls.__doc__ = cls.__doc__ or cls.__name__  # otherwise it would be the signature
-            cls = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=True)
-        else:
-            given = _take_fields(cls)
-            late = {name: partial(_inspect, name, given) for name in _INSPECTED}
+        given = _take_fields(cls)
+        if slots:
+            cls = _make_slots(cls)
+        late = {name: partial(_inspect, name, given) for name in _INSPECTED}
         if init:
             late["__init__"] = partial(_compile_init, frozen)
         if repr:
@@ -77,6 +74,16 @@ def _take_fields(cls: type) -> dict[str, object]:
             else:
                 setattr(cls, name, value.default)
     return values
+
+
+def _make_slots(cls: type) -> type:
+    """Return a class again, with a slot for each field that its bases don't have."""
+    names = inspect.get_annotations(cls)
+    inherited = {name for base in cls.__mro__[1:] for name in getattr(base, "__slots__", ())}
+    left_out = {*names, "__dict__", "__weakref__"}
+    body = {name: value for name, value in cls.__dict__.items() if name not in left_out}
+    body["__slots__"] = tuple(name for name in names if name not in inherited)
+    return type(cls)(cls.__name__, cls.__bases__, body | {"__qualname__": cls.__qualname__})
 
 
 def _inspect(attribute: str, values: dict[str, object], cls: type) -> object:

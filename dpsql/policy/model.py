@@ -26,7 +26,6 @@ import datetime
 import hashlib
 import itertools
 import re
-import zoneinfo
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, field, replace
 from fractions import Fraction
@@ -91,6 +90,8 @@ def settle_time_zone(key: str, value: object) -> str:
     name = validate.settle_text(key, value)
     if name == "UTC":
         return name
+    import zoneinfo  # slow to import, and most policies have UTC
+
     try:
         datetime.datetime(2026, 1, 1, tzinfo=zoneinfo.ZoneInfo(name))
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
@@ -491,8 +492,11 @@ class Policy(Section):
     def today(self) -> datetime.date:
         """Today in the policy's time zone, which ends the data of tables whose ``data_until`` is a word."""
         name = self.server.time_zone
-        zone = datetime.UTC if name == "UTC" else zoneinfo.ZoneInfo(name)
-        return datetime.datetime.now(zone).date()
+        if name == "UTC":
+            return datetime.datetime.now(datetime.UTC).date()
+        import zoneinfo
+
+        return datetime.datetime.now(zoneinfo.ZoneInfo(name)).date()
 
     @property
     def today_per_period(self) -> datetime.date | None:
