@@ -8,11 +8,12 @@ standard library and Arrow only, so ``print(result)`` shows the table outside no
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections.abc import Iterable, Sequence
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpsql.late_dataclass import dataclass
@@ -57,6 +58,7 @@ NO_GROUP = "no group was kept"
 """The beginning of the note on an answer without rows, which comes first."""
 NO_INTERVAL = "no interval: computed after the release"
 _LIST = "list-style: none; margin: 0.2em 0 0.6em; padding-left: 1.2em"
+_STEP = re.compile(r"(\d+)\. ")
 _PRE = (
     "margin: 0; white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere; text-align: left; "
     "font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
@@ -84,16 +86,34 @@ def show_result(result: Result) -> Sheet | Panel:
     if not result.whole:
         return make_result_sheet(result)
     lines = [_one_line(line) for value in result.table.column(0).to_pylist() for line in value.split("\n")]
-    text = "\n".join(lines).rstrip()
-    words, _, sql = text.partition(f"\n{EXACT_SQL}\n")
-    return Panel(text, _fold_sql(words, sql) if sql else "")
+    return Panel("\n".join(lines).rstrip(), _fold_sql(lines))
 
 
-def _fold_sql(words: str, sql: str) -> Html:
-    """Return an explanation as HTML in fixed width, with its exact SQL folded."""
-    summary = tag("summary", f"Exact SQL ({sql.count(chr(10)) + 1} lines)")
-    folded = tag("details", summary + tag("pre", sql, style=_PRE))
-    return tag("div", tag("pre", words.rstrip(), style=_PRE) + folded)
+def _fold_sql(lines: list[str]) -> str:
+    """Return an explanation as HTML in fixed width, with its exact SQL folded; empty without exact SQL."""
+    if EXACT_SQL not in lines:
+        return ""
+    start = lines.index(EXACT_SQL)
+    words, sql = lines[:start], "\n".join(lines[start + 1 :]).rstrip()
+    lines_of_sql = sql.count("\n") + 1
+    folded = join([tag("summary", f"Exact SQL ({lines_of_sql} lines)"), tag("pre", sql, style=_PRE)])
+    return tag("div", join([*_list_steps(words), tag("details", folded)]))
+
+
+def _list_steps(lines: list[str]) -> list[Html]:
+    """Return an explanation's text: its numbered lines as a list, the lines before it as a paragraph, tables in fixed width."""
+    parts: list[Html] = []
+    for numbered, group in groupby(lines, lambda line: bool(_STEP.match(line))):
+        if numbered:
+            steps = [_STEP.split(line, maxsplit=1) for line in group]
+            first = int(steps[0][1])
+            items = join(tag("li", text) for _, _, text in steps)
+            parts.append(tag("ol", items, start=first, style="list-style: decimal; padding-left: 2em"))
+        elif not parts:
+            parts.append(tag("p", " ".join(group)))
+        else:
+            parts.append(tag("pre", "\n".join(group).rstrip(), style=_PRE))
+    return parts
 
 
 def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
