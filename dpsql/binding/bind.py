@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -63,7 +63,6 @@ from dpsql.language.spellings import fold_clocks
 from dpsql.language.statements import Statement
 from dpsql.mechanisms.base import ErrorBasis, list_claims
 from dpsql.mechanisms.histograms import EACH_BIN
-from dpsql.mechanisms.strategies import EVEN
 from dpsql.mechanisms.window_widths import WindowWidths
 from dpsql.privacy.periods import Days, unite_periods
 
@@ -76,8 +75,6 @@ def bind(
     narrowed: dict[Days, Plan] | None = None,
 ) -> Plan:
     """Return the plan of a query: its private blocks, and the SQL over their releases.
-
-    If another strategy than the plain one is chosen, the plan includes the plain strategy's.
 
     Args:
         narrowed: the statement's plans over other days, also those of earlier calls, to which further ones are added.
@@ -103,20 +100,17 @@ def bind(
             return made
 
         return replace(plan, narrow=narrow)
-    # a block with variants is looked up under each of them
-    choices = [block.strategy for block in plan.blocks if block.strategy is not None and not block.variants]
-    gains = [choice.gain for choice in choices if not choice.forced and choice.chosen != EVEN]
-    if not gains:
+    together = [block.strategy for block in plan.blocks if block.sets and block.strategy is not None]
+    if not together:
         return plan
-    plain = _bind(statement, catalog, finish, thresholds, today, even=True)
-    names = " and ".join(dict.fromkeys(choice.chosen for choice in choices if choice.chosen != EVEN))
-    gain = f"{names} would have {min(gains):.3g} times less error"
-    note = f"this stored answer has each number measured alone: asked again as fresh, {gain}"
-    blocks = tuple(replace(block, strategy=None) for block in plain.blocks)
-    plain = replace(
-        plain, blocks=blocks, notes=(*plain.notes, note), limits=(*plain.limits, f"Strategy: {note}.")
-    )
-    return replace(plan, plain=plain)
+
+    def bind_by_sets() -> Plan:
+        made = _bind(statement, catalog, finish, thresholds, today, by_sets=True)
+        gain = f"MARGINALS would have {min(choice.gain for choice in together):.3g} times less error"
+        note = f"this stored answer has each number measured alone: asked again as fresh, {gain}"
+        return replace(made, notes=(*made.notes, note), limits=(*made.limits, f"Strategy: {note}."))
+
+    return replace(plan, by_sets=bind_by_sets)
 
 
 _NARROWED = 8
@@ -129,12 +123,15 @@ def _bind(
     finish: Finish,
     thresholds: dict[str, Any] | None,
     today: datetime.date | None,
-    even: bool = False,
+    by_sets: bool = False,
     only: Days | None = None,
 ) -> Plan:
-    """Return the plan of a query, with the strategies of least error, or with the plain one alone.
+    """Return the plan of a query.
 
-    ``today``: in the policy's time zone, with a budget per period. ``only``: as for :func:`mark_scans`.
+    Args:
+        today: in the policy's time zone, with a budget per period.
+        by_sets: as for :class:`StatementBinder`.
+        only: as for :func:`mark_scans`.
     """
     assert statement.tree is not None
     tree = copy_tree(statement.tree)
@@ -152,7 +149,7 @@ def _bind(
             thresholds or {},
             held=held,
             own_names=names,
-            even=even,
+            by_sets=by_sets,
             named=find_named(nodes),
             today=today,
         )
@@ -306,16 +303,18 @@ def _date_blocks(binder: StatementBinder) -> tuple[PrivateBlock, ...]:
     """Return the blocks, each with the periods that it reads; prepaid ones are paid by all periods."""
     if binder.today is None:
         return tuple(binder.blocks)
-    dated = []
-    for block in binder.blocks:
-        texts = [*block.operator.checked, *(claimed.text for claimed in list_claims(block.operator))]
-        whole = " ".join(write_shared(text, binder.catalog.shared) for text in dict.fromkeys(texts))
-        scans = find_scans(binder.scans, whole)
-        every = block.prepaid or not scans
-        periods = None if every else unite_periods(scan.periods for scan in scans)
-        parts = None if every else _find_parts(binder, block, scans)
-        dated.append(replace(block, periods=periods, parts=parts, closed=_find_closed(binder, scans)))
-    return tuple(dated)
+    return tuple(_date_block(binder, block) for block in binder.blocks)
+
+
+def _date_block(binder: StatementBinder, block: PrivateBlock) -> PrivateBlock:
+    texts = [*block.operator.checked, *(claimed.text for claimed in list_claims(block.operator))]
+    whole = " ".join(write_shared(text, binder.catalog.shared) for text in dict.fromkeys(texts))
+    scans = find_scans(binder.scans, whole)
+    every = block.prepaid or not scans
+    periods = None if every else unite_periods(scan.periods for scan in scans)
+    parts = None if every else _find_parts(binder, block, scans)
+    sets = tuple(_date_block(binder, one) for one in block.sets)
+    return replace(block, periods=periods, parts=parts, sets=sets, closed=_find_closed(binder, scans))
 
 
 def _find_closed(binder: StatementBinder, scans: Iterable[Scan]) -> frozenset[str]:
@@ -438,10 +437,12 @@ class Plans:
     A plan depends on the statement's text, the policy and the schema, which a catalog caches. Statements with further
     inputs are bound anew: parameters, the present day, thresholds, registered functions, kept results, and public rows
     that the session doesn't cache. So are refusals.
+
+    ``check`` refuses a plan that would not run, before any price is named: a cached plan was checked.
     """
 
-    def __init__(self, finisher: Finish) -> None:
-        self._finisher = finisher
+    def __init__(self, finisher: Finish, check: Callable[[Plan], None]) -> None:
+        self._finisher, self._check = finisher, check
         self._kept: dict[tuple[object, ...], Plan] = {}
         self._narrowed: dict[tuple[object, ...], dict[Days, Plan]] = {}
         """Plans of statements over other days, which are of every present day."""
@@ -451,20 +452,24 @@ class Plans:
         fold_scalars(select, catalog, self._finisher)
 
     def bind(self, statement: Statement, catalog: Catalog, declared: dict[str, Any]) -> Plan:
-        """Return the plan of a query; errors as for :func:`bind`."""
+        """Return the checked plan of a query; errors as for :func:`bind` and of the check."""
         varies = "$" in statement.source or statement.now is not None
         if catalog.functions or catalog.kept or declared or varies:
-            return bind(statement, catalog, self._finisher, declared)
+            plan = bind(statement, catalog, self._finisher, declared)
+            self._check(plan)
+            return plan
         asked = statement.synthetic, statement.rows
         every = (statement.text, statement.span, asked, catalog.default_epsilon, catalog.epsilon is None)
         key = (every, catalog.policy.today_per_period)
-        plan = self._kept.get(key)
-        if plan is None:
-            watched, narrowed = _Watched(self._finisher), self._narrowed.get(every, {})
-            plan = bind(statement, catalog, watched, declared, narrowed)
-            if watched.steady(plan):
-                if len(self._kept) >= _MAX_PLANS:
-                    self._kept.clear()
-                    self._narrowed.clear()
-                self._kept[key], self._narrowed[every] = plan, narrowed
+        known = self._kept.get(key)
+        if known is not None:
+            return known
+        watched, narrowed = _Watched(self._finisher), self._narrowed.get(every, {})
+        plan = bind(statement, catalog, watched, declared, narrowed)
+        self._check(plan)
+        if watched.steady(plan):
+            if len(self._kept) >= _MAX_PLANS:
+                self._kept.clear()
+                self._narrowed.clear()
+            self._kept[key], self._narrowed[every] = plan, narrowed
         return plan

@@ -147,6 +147,8 @@ class PrivateBlock:
     """The periods that its texts read, and that pay for it; None for all."""
     parts: PeriodParts | None = field(default=None, compare=False, repr=False)
     """Its parts, if its release can be divided by periods."""
+    sets: tuple[PrivateBlock, ...] = field(default=(), compare=False, repr=False)
+    """The blocks of its grouping sets one by one, if they could have been measured so."""
     closed: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     """The tables that declare its periods and whose days no longer change: its answer is of all versions of their data."""
 
@@ -285,8 +287,8 @@ class Plan:
     """Origins of the output columns, in order: :mod:`dpsql.binding.traced_columns`."""
     spreads: tuple[tuple[str, float], ...] = ()
     """Columns of maps of noisy counts, with the half width of each count's interval."""
-    plain: Plan | None = field(default=None, compare=False, repr=False)
-    """The statement by the plain strategy, if another was chosen; used if its answer is already stored."""
+    by_sets: Callable[[], Plan] | None = field(default=None, compare=False, repr=False)
+    """Returns the statement with grouping sets measured one by one, if they are together; None if they need not be."""
     widths: tuple[WindowWidths, ...] = ()
     """Relations of half widths that ``finish`` reads with the releases."""
     window_errors: tuple[WindowWidths, ...] = ()

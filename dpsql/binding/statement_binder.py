@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from dpsql.binding.dp.grouping_sets import bind_sets, has_sets
 from dpsql.binding.dp.noisy_block import NoisyBlock
-from dpsql.binding.dp.ordered_steps import keep_even
+from dpsql.binding.dp.ordered_steps import find_forced, keep_even
 from dpsql.binding.mode_table import bind_subsample, block_of_mode, mechanism_of, options_of_mode
 from dpsql.binding.public_statement import (
     Cte,
@@ -70,8 +70,8 @@ _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
 class StatementBinder(Binder):
     """Binds one statement: its queries, their FROM items, and the private blocks among them."""
 
-    even: bool = False
-    """Whether to use the plain strategy only, whatever another's errors are."""
+    by_sets: bool = False
+    """Whether to measure grouping sets one by one unless OPTIONS name another strategy."""
 
     # -- queries ------------------------------------------------------------------------------------------------
 
@@ -171,8 +171,6 @@ class StatementBinder(Binder):
             if aggregates(select) and groups_by_unit(select, bound):
                 return aggregate_per_unit(self, select, bound, env)
         options = options or Options("DP", {}, {})
-        if self.even:
-            options = keep_even(options)
         mode = options.mode.upper()
         if (block := block_of_mode(mode)) is not None:
             block(self, select, bound, options, env).bind()
@@ -183,6 +181,8 @@ class StatementBinder(Binder):
         elif sets:
             for query in inner_queries(select):  # asked once, whatever the number of sets
                 query.meta[ONCE] = self.name("once")
+            if self.by_sets and find_forced(options) is None:
+                options = keep_even(options)
             bind_sets(self, select, options, env, bound.names)
         elif (call := mechanism_of(select)) is not None:
             from dpsql.binding.modes.choice import Selection

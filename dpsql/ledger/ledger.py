@@ -342,7 +342,7 @@ class Ledger:
             raise _more()
         if outcome != "released":
             event, kept = ticket.event, None
-        with log_file.saying_charged(self.accountant.write_charge(ticket.event)):
+        with log_file.saying_charged(lambda: self.accountant.write_charge(ticket.event)):
             return self._settle(ticket.statement_id, event, kept or KeptReleases(), outcome)
 
     def settle_left(self, ticket: Ticket) -> Event:

@@ -24,7 +24,7 @@ import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -390,7 +390,7 @@ def saying_uncharged() -> Iterator[None]:
 
 
 @contextmanager
-def saying_charged(charge: str) -> Iterator[None]:
+def saying_charged(write_charge: Callable[[], str]) -> Iterator[None]:
     """Add to an error after the reservation that the charge stays, and drop the sentences about uncharged errors.
 
     Raises:
@@ -401,7 +401,9 @@ def saying_charged(charge: str) -> Iterator[None]:
         return
     except LedgerError as error:
         cause = error.message.removesuffix(_NOTHING).removesuffix(_WITHOUT)
-        told = LedgerError(f"{cause} {charge} stays charged, and there is no answer.", hint=error.hint)
+        told = LedgerError(
+            f"{cause} {write_charge()} stays charged, and there is no answer.", hint=error.hint
+        )
     raise told
 
 

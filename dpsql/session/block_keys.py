@@ -110,6 +110,11 @@ class BlockShape:
     public: Mapping[str, str] = field(default_factory=dict)
     """Versions of the public tables its exact texts read, by name; their content is part of ``text``."""
 
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """Short digests of the items."""
+        return {name: _digest_item(name, value) for name, value in self.items.items()}
+
 
 @dataclass
 class BlockKeys:
@@ -217,7 +222,6 @@ class BlockKeys:
         """Return short digests of all inputs of an answer, under readable names."""
         budget = self.policy.budget
         said = {
-            **self._drop_versions(shape.items, shape.closed),
             **{f"the public data of {name}": version for name, version in shape.public.items()},
             "the time zone": self._zone,
             "default_epsilon": str(budget.default_epsilon),
@@ -225,7 +229,8 @@ class BlockKeys:
             "the accountant": budget.accountant,
             "what the public relations hold": "\n".join(contents),
         }
-        return {name: _digest(name, value)[:16] for name, value in said.items()}
+        more = {name: _digest_item(name, value) for name, value in said.items()}
+        return {**self._drop_versions(shape.digests, shape.closed), **more}
 
     # -- the operator -------------------------------------------------------------------------------------------
 
@@ -421,6 +426,10 @@ def _sorts(kind: pa.DataType) -> bool:
 
 def _digest(*parts: str) -> str:
     return _hash(*parts).hexdigest()
+
+
+def _digest_item(name: str, value: str) -> str:
+    return _digest(name, value)[:16]
 
 
 def _hash(*parts: str, after: hashlib._Hash | None = None) -> hashlib._Hash:

@@ -26,6 +26,7 @@ from dpsql.privacy.amounts import SYMBOLS, Amount
 from dpsql.privacy.events import DiscreteLaplace, Event, NoiseReduction, compose_events
 from dpsql.privacy.periods import intersect, list_periods, remove_days, say_charge, say_periods, unite
 from dpsql.session.explanation import Errors, Explanation, Why, WhyPart, end_sentence, explain_error
+from dpsql.session.result import Result
 from dpsql.session.stored_blocks import PreparedPlan
 
 if TYPE_CHECKING:
@@ -52,23 +53,25 @@ def write_charge(ledger: Ledger, event: Event | None, debit: Event | None = None
 
 
 def write_cost_line(
-    ledger: Ledger, event: Event | None, since: str = "", debit: Event | None = None, counted: str = ""
+    ledger: Ledger, event: Event | None, charge: str, due: str = "", since: str = "", counted: str = ""
 ) -> str:
     """Return the line under an answer: its cost, the time its free parts were stored, and the remaining budget.
 
     The budget is that of the periods that pay, or of all periods if none does.
 
-    ``counted``: how many of its periods are stored and how many are new, if it is stored in parts.
+    Args:
+        charge: the event's, as :func:`write_charge` writes it.
+        due: the debit of the analyst's share, as written by it.
+        counted: how many of its periods are stored and how many are new, if it is stored in parts.
     """
-    charge, stored = write_charge(ledger, event), write_charge(ledger, None, debit)
     if counted:
-        paid = " and ".join(filter(None, [f"cost {charge}" if charge else "", stored])) or NO_CHARGE
+        paid = " and ".join(filter(None, [f"cost {charge}" if charge else "", due])) or NO_CHARGE
         return f"{counted} · {paid} · {ledger.say_left(event)}"
     if not charge and not since:
         return NO_CHARGE
     if not charge:
-        return f"{since}, {stored or NO_CHARGE} · {ledger.say_left()}"
-    rest = f" (the rest is {since}: {stored or 'free'})" if since else ""
+        return f"{since}, {due or NO_CHARGE} · {ledger.say_left()}"
+    rest = f" (the rest is {since}: {due or 'free'})" if since else ""
     return f"cost {charge}{rest} · {ledger.say_left(event)}"
 
 
@@ -356,13 +359,13 @@ class AskedStatement:
             draws=tuple(list_draws(prepared)),
         )
 
-    def finish(self, prepared: PreparedPlan, notes: tuple[str, ...]) -> AskedStatement:
+    def finish(self, prepared: PreparedPlan, result: Result) -> AskedStatement:
         """Return the statement as answered."""
-        done = "answered" if prepared.used is not None or not prepared.stored else "shown again"
+        done = "answered" if result.event is not None or not prepared.stored else "shown again"
         return replace(
             self,
-            used=prepared.used,
-            notes=notes,
+            used=result.event,
+            notes=result.notes,
             since=prepared.since,
             done=done if prepared.plan.blocks else "free",
         )

@@ -229,7 +229,7 @@ class Pipeline:
         )
         self.gate = Gate(self.catalog, parse_to_json, engine.plan_late)
         self.checking = PlanCheck(self.gate, engine, self.finisher)
-        self._plans = Plans(self.finisher)
+        self._plans = Plans(self.finisher, self.checking.check)
         self._blocks = StoredBlocks(
             BlockKeys(policy, engine, self.gate, self.catalog.schema),
             ledger,
@@ -328,9 +328,7 @@ class Pipeline:
     def _bind_query(self, statement: Statement, cell: OpenCell, epsilon: Fraction | None = None) -> Plan:
         catalog = self.releases.add_named(statement, cell.catalog)
         catalog = catalog if epsilon is None else replace(catalog, epsilon=epsilon)
-        plan = self._plans.bind(statement, catalog, cell.thresholds)
-        self.checking.check(plan)
-        return plan
+        return self._plans.bind(statement, catalog, cell.thresholds)
 
     def _bind_release(self, statement: Statement, cell: OpenCell) -> Plan | None:
         """Bind a statement that makes or refreshes a release; None if it draws nothing."""
@@ -579,18 +577,17 @@ class Pipeline:
             statements = [ticket.statement_id]
         elif prepared.debited is not None:
             statements = [prepared.debited]
+        charge, due = self.price(event), self.price(None, debit)
         return Result.finished(
             table,
             plan.columns,
             plan.intervals,
             plan.spreads,
-            loss=NO_CHARGE
-            if event is None and debit is None and prepared.stored
-            else self.price(event, debit),
+            loss=" and ".join(filter(None, (charge, due))) or (NO_CHARGE if prepared.stored else ""),
             event=event,
             notes=(*plan.list_notes(prepared.notes, relations, table), *notes),
             statement_id=max(statements, default=None),
-            cost_line=write_cost_line(self.ledger, event, prepared.since, debit, prepared.counted),
+            cost_line=write_cost_line(self.ledger, event, charge, due, prepared.since, prepared.counted),
             confidence=plan.confidence,
             lasting=self.ledger.lasting or (event is None and not prepared.stored),
             expected_error=prepared.expected_errors,
@@ -640,12 +637,13 @@ class Pipeline:
         return self._report_threshold(closed.declaration.name, status, closed.stream.event, closed.ticket)
 
     def _report_threshold(self, name: str, status: str, event: Event, ticket: Ticket) -> Result:
+        charge = self.price(event)
         return Result(
             pa.table({"threshold": [name], "status": [status]}),
-            loss=self.price(event),
+            loss=charge,
             event=event,
             statement_id=ticket.statement_id,
-            cost_line=write_cost_line(self.ledger, event),
+            cost_line=write_cost_line(self.ledger, event, charge),
             lasting=self.ledger.lasting,
         )
 

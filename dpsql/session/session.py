@@ -176,7 +176,7 @@ class Session(AnalystSession):
                 line.release([prepared], ticket, alone)
                 line.settle(ticket, prepared.used, [prepared])
             result = line.finish(prepared, ticket)
-            line.last = asked.finish(prepared, result.notes)
+            line.last = asked.finish(prepared, result)
             return result
         except PostprocessingError as error:
             error.span = span_of_word(statement.text, error.name) if error.name else statement.span
@@ -398,4 +398,4 @@ class DeclaredStatements(SessionPlan):
             notes = (f"one of a declared plan{together}",)
             for declared, one in zip(self._declared, prepared, strict=True):
                 declared._result = line.finish(one, ticket, notes)
-                line.last = AskedStatement(declared.source).look_up(one).finish(one, declared._result.notes)
+                line.last = AskedStatement(declared.source).look_up(one).finish(one, declared._result)

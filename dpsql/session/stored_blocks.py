@@ -133,6 +133,12 @@ _WORTH = 1.05
 """Another strategy is mentioned if its error is smaller by at least this factor."""
 
 
+def _compose_known(events: Iterable[Event | None]) -> Event | None:
+    """Return the joint event of those that are known; None if none is."""
+    known = [event for event in events if event is not None]
+    return compose_events(known) if known else None
+
+
 @dataclass
 class Draws:
     """One draw of several parts of a block: the block over their days, with the plan that keeps its texts."""
@@ -184,8 +190,7 @@ class RequestedBlock:
     def used(self) -> Event | None:
         """The loss of its release, of the units of its periods; None before the release."""
         if self.parts:
-            found = [one.used for one in self.draws if one.used is not None]
-            return compose_events(found) if found else None
+            return _compose_known(one.used for one in self.draws)
         periods = self.periods or self.block.periods
         return None if self.release is None else date_event(self.release.event, periods)
 
@@ -216,20 +221,17 @@ class PreparedPlan:
     @property
     def event(self) -> Event | None:
         """The joint event of the blocks to draw; None if it costs nothing."""
-        paid = [item.event for item in self.asked if not item.free]
-        return compose_events(paid) if paid else None
+        return _compose_known(item.event for item in self.asked if not item.free)
 
     @property
     def debit(self) -> Event | None:
         """The charge on the analyst's share alone, for other analysts' stored answers; None if there is none."""
-        due = [event for item in self.answers if (event := item.debit) is not None]
-        return compose_events(due) if due else None
+        return _compose_known(item.debit for item in self.answers)
 
     @property
     def used(self) -> Event | None:
         """The used part of the cost, once released."""
-        paid = [event for item in self.asked if not item.free and (event := item.used) is not None]
-        return compose_events(paid) if paid else None
+        return _compose_known(item.used for item in self.asked if not item.free)
 
     @property
     def stored(self) -> list[StoredRelease]:
@@ -350,11 +352,18 @@ class StoredBlocks:
         return [self._prepare(plan, fresh, first, chosen) for plan in plans]
 
     def _prefer_stored(self, plan: Plan) -> Plan:
-        """Return a plan, or its plain variant if that is wholly stored and the plan is not."""
-        if plan.plain is None:
+        """Return a plan, or the one with its grouping sets one by one if that is wholly stored and the plan is not."""
+        if plan.by_sets is None or self._is_stored(plan):
             return plan
-        own, plain = (self._prepare(one, False, {}, frozenset()) for one in (plan, plan.plain))
-        return plan if own.event is None or plain.event is not None else plan.plain
+        sets = tuple(one for block in plan.blocks for one in (block.sets or (block,)))
+        if not self._is_stored(replace(plan, blocks=sets)):
+            return plan
+        made = plan.by_sets()
+        return made if self._is_stored(made) else plan
+
+    def _is_stored(self, plan: Plan) -> bool:
+        """Return whether a plan would cost nothing."""
+        return self._prepare(plan, False, {}, frozenset()).event is None
 
     def _shape(self, plan: Plan, block: PrivateBlock) -> BlockShape:
         return self.keys.shape(block, lambda: self.lent(plan, block))

@@ -249,7 +249,8 @@ def choose_for_sets(
         binder.noise_steps.pop(name, None)
     kept = [block for block in binder.blocks if block.name not in gone and block.name != joint.name]
     sentences, columns = (*own.sentences, *_say_worse(ratios)), ((SET_COLUMN, "INTEGER"), *own.columns)
-    own = replace(own, columns=columns, operator=operator, strategy=choice, sentences=sentences)
+    sets = () if choice.forced else tuple(block for block in binder.blocks if block.name in gone)
+    own = replace(own, columns=columns, operator=operator, strategy=choice, sentences=sentences, sets=sets)
     binder.blocks[:] = [*kept, own]
     return MarginalsChoice(choice, joint, places)
 

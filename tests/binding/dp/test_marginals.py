@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import dpsql
+from dpsql.binding import bind as binding
 from dpsql.binding.dp.grouping_sets import WORST_SET, JointBlock
 from dpsql.mechanisms.marginals import Marginals, _find_costs, find_shares, list_closure
 from dpsql.mechanisms.per_group import GaussianNoise
@@ -476,6 +477,28 @@ def test_sets_that_are_stored_one_by_one_are_free_and_fresh_ones_are_better() ->
         assert last.event is None
         assert last.fetchall() == fresh.fetchall()
         assert not any("fresh" in note for note in last.notes)
+
+
+def test_a_statement_is_bound_once_unless_its_sets_are_stored_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bound: list[bool] = []
+    inner = binding._bind
+
+    def count(*args: object, **named: object) -> object:
+        bound.append(bool(named.get("by_sets")))
+        return inner(*args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(binding, "_bind", count)
+    rest = "k, y, COUNT(*) AS n FROM r GROUP BY CUBE (k, y)"
+    with opened() as session:
+        session.sql(ask("rho = 0.5", rest))
+        session.sql(ask("rho = 0.5", rest), fresh=True)
+        session.sql(ask("rho = 0.5", rest))
+        assert bound == [False]
+        session.sql(ask("rho = 0.25, strategy = EVEN", rest))
+        assert session.sql(ask("rho = 0.25", rest)).event is None
+        assert bound == [False, False, False, True]
 
 
 def test_a_plan_calibrates_the_sets_of_its_statements_together() -> None:
