@@ -16,11 +16,8 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.ledger.ledger import KeptReleases, Ledger
-from dpsql.mechanisms.base import Release
 from dpsql.session import block_keys
 from dpsql.session.block_keys import digest_content
-from dpsql.session.stored_blocks import pack
 from tests.support import inside
 
 POLICY = """
@@ -583,29 +580,8 @@ def test_a_ledger_that_keeps_answers_by_statement_opens_and_adds_up(tmp_path: Pa
         assert len(session.ledger()) == 3
 
 
-def test_an_answer_that_was_kept_by_statement_is_shown_again(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ledgers that an older version began hold such answers, and no others."""
-    monkeypatch.setattr(Ledger, "holds_whole_statements", True)
-    query = "SELECT COUNT(*) AS n FROM visits"
-    with dpsql.connect(policy=folder / "policy.toml") as session:
-        plan: Any = inside.planned(session, query)
-        (block,) = plan.blocks
-        released: Release = block.operator.release(inside.reader(session), inside.entropy(session))
-        ticket = session.account.reserve(plan.event, query)
-        key = plan.key(session.policy.fingerprint, inside.engine(session).version())
-        held = KeptReleases({key: pack({block.name: released.table}, ("as it was",))})
-        session.account.settle(ticket, released.event, held, "released")
-        result = session.sql(query)
-        assert result.loss == "no charge"
-        assert "as it was" in result.notes
-        assert result.fetchall() == [(released.table.column(block.columns[0][0])[0].as_py(),)]
-        assert paid(session, query, fresh=True)
-
-
 def test_the_classes_that_keys_speak_of_exist() -> None:
-    """A class that is renamed must leave its old name in the keys, and take its labels along."""
+    """A class that is renamed must take its labels along."""
     package = Path(dpsql.__file__).parent
     classes = {
         n.name
@@ -614,4 +590,3 @@ def test_the_classes_that_keys_speak_of_exist() -> None:
         if isinstance(n, ast.ClassDef)
     }
     assert block_keys._LABELS.keys() <= classes
-    assert block_keys._KIND_IN_KEYS.keys() <= classes

@@ -5,7 +5,6 @@ A plan contains no connection and no data. Its loss is known before anything run
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -414,11 +413,6 @@ class Plan:
         """The cost as one jointly composed event; None if free, as without private blocks or for a prepaid probe."""
         paid = [block.event for block in self.blocks if not block.prepaid]
         return compose_events(paid) if paid else None
-
-    def key(self, *context: str) -> str:
-        """Return the statement's identity for replay in a context (policy, data version)."""
-        parts = [self.text, self.finish, *(repr((b.operator, b.inputs)) for b in self.blocks), *context]
-        return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
 
 
 def _name_note(note: str, names: Mapping[str, str]) -> str:

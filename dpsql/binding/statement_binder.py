@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.binding.dp.block_strategies import find_forced, keep_even
 from dpsql.binding.dp.grouping_sets import bind_sets, has_sets
 from dpsql.binding.dp.noisy_block import NoisyBlock
-from dpsql.binding.dp.ordered_steps import find_forced, keep_even
 from dpsql.binding.mode_table import bind_subsample, block_of_mode, mechanism_of, options_of_mode
 from dpsql.binding.public_statement import (
     Cte,

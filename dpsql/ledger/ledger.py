@@ -102,7 +102,6 @@ class Ledger:
         """Faults of a ledger that is only read: it was rolled back or replaced."""
         self.policy = policy
         self.analyst = analyst
-        self._upgraded: bool | None = None
 
     # -- opening ----------------------------------------------------------------------------------
 
@@ -529,13 +528,6 @@ class Ledger:
                 if one.analyst != self.analyst and not self._has_debited(key, one.release):
                     stored[key] = replace(one, debit=one.event)
             return stored
-
-    @property
-    def holds_whole_statements(self) -> bool:
-        """Whether an older version of dpsql began the ledger, which stored answers under whole statements' keys."""
-        if self._upgraded is None:
-            self._upgraded = any(was is not None for was in self._book.hashes_at(1)[1:])
-        return self._upgraded
 
     def find_debits(self, shown: Mapping[str, str]) -> dict[str, Event]:
         """Return the debits to this analyst's share for stored answers, by their keys; free answers have none.

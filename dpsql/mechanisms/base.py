@@ -586,11 +586,6 @@ class Operator(TextReader):
         return ""
 
     @property
-    def rekeyed(self) -> bool:
-        """Whether earlier versions stored its answers under keys with more texts."""
-        return False
-
-    @property
     def can_show_again(self) -> bool:
         """Whether :meth:`show_again` works; some intervals need more than is stored."""
         return False

@@ -46,8 +46,8 @@ errors: the error of the k-th is that of the k-th of all choices in order, whose
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 
@@ -57,8 +57,9 @@ from numpy.typing import NDArray
 
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms import base
-from dpsql.mechanisms.aggregation import Answered, Group, Together
+from dpsql.mechanisms.aggregation import Answered, Group, Part, Together
 from dpsql.mechanisms.histograms import StepHistogram
+from dpsql.mechanisms.moments import TYPICAL_ROWS
 from dpsql.mechanisms.order_statistics import WantedRank
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.quantiles import (
@@ -71,6 +72,7 @@ from dpsql.mechanisms.quantiles import (
 )
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import Floats, Integers, pack_integers, unpack_integers
+from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import DiscreteLaplace, Event, PureDP, compose_events
 
 _MOST_BRANCHES = 1024
@@ -493,6 +495,27 @@ def make_tree_of(part: Quantiles, epsilon: Fraction, power: int) -> QuantileTree
     return QuantileTree(**known | {"epsilon": epsilon, "branches": branches, "levels": levels})
 
 
+def make_tree_within(part: Quantiles, currencies: Iterable[str], whole: Amount | None = None) -> QuantileTree:
+    """Return the best tree for a part's quantiles that costs no more than they do one by one, in any of these currencies.
+
+    ``whole``: their requested loss, if nothing else shares it: a tree of that loss serves other quantiles as well.
+    """
+    ruled = [word for word in dict.fromkeys(currencies) if word != "epsilon"]
+    tree = make_tree_of(part, part.epsilon, 1 if ruled else 2)
+    for word in ruled:
+        if whole is not None and word == whole.currency:
+            tree = replace(tree, epsilon=whole.find_epsilon(_price(tree)))
+            continue
+        most = Amount(word, Amount(word, Fraction(1)).cost(part.event))
+        if not most.covers(tree.event):
+            tree = replace(tree, epsilon=min(tree.epsilon, most.find_epsilon(_price(tree))))
+    return tree
+
+
+def _price(tree: QuantileTree) -> Callable[[Fraction], Event]:
+    return lambda epsilon: replace(tree, epsilon=epsilon).event
+
+
 MAX_KEPT_POINTS = 1 << 16
 """The most points of a grid whose whole tree is stored: some 300 KB."""
 _NODES = "nodes"
@@ -538,6 +561,15 @@ class KeptTree(Together):
         return self.read_again(noisy).table
 
 
+def exchange_parts(operator: Together, others: Mapping[Part, Part]) -> Together:
+    """Return a block with other parts; a single tree over few enough points is stored with its answers."""
+    parts = tuple(others.get(part, part) for part in operator.parts)
+    alone = parts[0] if len(parts) == 1 and operator.aggregation is None else None
+    if isinstance(alone, QuantileTree) and alone.high - alone.low < MAX_KEPT_POINTS:
+        return KeptTree(None, parts)
+    return replace(operator, parts=parts)
+
+
 def _pack_nodes(noisy: Integers) -> pa.Table:
     """Return a relation of the counts of all nodes, of 32 bits if they fit."""
     small = noisy.dtype == np.int64 and bool((np.abs(noisy) < 1 << 31).all())
@@ -573,6 +605,16 @@ def expect_tree(part: QuantileTree, rows: int | None) -> RankErrors:
     """Return the errors of quantiles from a tree: those between the ends are the largest for any number of rows."""
     most = math.inf if rows is None else rows
     return _gather(part.names, [part.measure_rank(rank, most) ** 2 for rank in part.ranks])
+
+
+def expect_chosen(parts: Iterable[Quantiles], chosen: Mapping[Part, Part]) -> RankErrors:
+    """Return the errors of quantiles by the strategy that was chosen for each part."""
+    found: RankErrors = {}
+    for part in parts:
+        tree = chosen.get(part)
+        of_tree = expect_tree(tree, TYPICAL_ROWS) if isinstance(tree, QuantileTree) else None
+        found |= expect_plain(part, TYPICAL_ROWS) if of_tree is None else of_tree
+    return found
 
 
 def _gather(names: Sequence[str], squares: Sequence[float]) -> RankErrors:

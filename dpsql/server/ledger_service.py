@@ -471,8 +471,7 @@ class LedgerService:
             shares={name: share for name, share in terms.shares.items() if name == mine},
             own_shares={name: share for name, share in terms.own_shares.items() if name == mine},
         )
-        facts = {"older_answers": self.ledger.holds_whole_statements, "debits": self.ledger.debits_shares}
-        return _answer(terms=own.to_json(), largest=self.largest, **facts)
+        return _answer(terms=own.to_json(), largest=self.largest, debits=self.ledger.debits_shares)
 
     def _state(self, after: Sequence[Event] = (), debit: Event | None = None) -> Message:
         asked = after or debit is not None
@@ -676,10 +675,6 @@ class LedgerProxy(Ledger):
     @property
     def debits_shares(self) -> bool:
         return get_field(self._facts, "debits", bool)
-
-    @property
-    def holds_whole_statements(self) -> bool:
-        return get_field(self._facts, "older_answers", bool)
 
     def say_rule(self, event: Event) -> str:
         used = self.accountant.used_by(event)

@@ -34,7 +34,7 @@ from dpsql.policy.model import Policy, Table, fold
 from dpsql.privacy.periods import Days, intersect
 
 _DATA = "the data of "
-_FORM = "block 1"
+_FORM = "block 2"
 """Part of every key; incremented when the meaning of keys changes."""
 _LABELS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("Count", "Sum", "Mean", "Variance", "Pair", "DistinctCount", "Histogram", "AutoBounded"), ("name",)),
@@ -46,16 +46,6 @@ _LABELS: Mapping[str, tuple[str, ...]] = {
     "PythonBlocks": ("column",), "LiftedBlocks": ("columns",), "BlockQueries": ("columns",),
 }  # fmt: skip
 """Fields that only label output columns, by class: exact texts name columns by position."""
-_KIND_IN_KEYS: Mapping[str, str] = {
-    "BlockRows": "Rows",
-    "DateBound": "Moment",
-    "GroupSelector": "GroupSelection",
-    "ResultRange": "Range",
-    "ReturnType": "Returns",
-    "ThresholdNoise": "Noise",
-    "WantedRank": "Rank",
-}
-"""Class names in stored keys, for classes renamed since: old answers keep their keys."""
 _IMPLIED: Mapping[str, tuple[str, ...]] = {
     "AboveThreshold": ("rows", "sweep"),
     "ExponentialChoice": ("rows", "sweep"),
@@ -66,25 +56,6 @@ _REREAD: Mapping[str, tuple[str, ...]] = {"QuantileTree": ("names", "ranks", "wh
 """Fields that only select the values read from a kept tree, by class."""
 _UNRELATED = {"name", "source", "version", "public", "columns", "data_from", "data_until", "closed_before"}
 """Fields of a policy's table that are no rules about it, or that are compared separately."""
-_ADDED = {"determines", "privacy_period"}
-"""Rules unknown to earlier versions: if a policy has none of them, keys equal the earlier versions'."""
-_ADDED_FIELDS = {
-    "asked_again",
-    "bars",
-    "bases",
-    "confidence",
-    "declared",
-    "form",
-    "geometric",
-    "in_all",
-    "multiples",
-    "ordered",
-    "reach",
-    "sample",
-    "sigma",
-    "sigma_delta",
-}
-"""Fields of operators unknown to earlier versions: if empty, keys equal the earlier versions'."""
 _QUERY = re.compile(r"\s*\(*\s*(SELECT|WITH|FROM|VALUES)\b", re.IGNORECASE)
 _KEPT = 200
 _MOST_SORTED = 100_000
@@ -264,8 +235,7 @@ class BlockKeys:
         if not table.file:
             items[f"source of {name}"] = str(table.source)
         for item, value in _list_fields(table):
-            said = item.name not in _ADDED or value != item.default
-            if item.name not in _UNRELATED and said:
+            if item.name not in _UNRELATED:
                 items[f"{item.name} of {name}"] = repr(value)
         kinds = self._kinds.get(name)
         if kinds is None:
@@ -313,7 +283,7 @@ class _Writer:
         name = type(value).__qualname__
         if is_dataclass(value) and not isinstance(value, type):
             labels = _LABELS.get(name, ())
-            out: list[object] = [_KIND_IN_KEYS.get(name, name)]
+            out: list[object] = [name]
             for item, found in _list_fields(value):
                 if not item.compare or (item.name == "confidence" and self.again):
                     continue
@@ -322,8 +292,6 @@ class _Writer:
                 if item.name in _IMPLIED.get(name, ()):
                     continue
                 if self.reread and item.name in _REREAD.get(name, ()):
-                    continue
-                if item.name in _ADDED_FIELDS and not found:
                     continue
                 if item.name in labels:
                     out.append((item.name, self._called(found)))
@@ -338,7 +306,7 @@ class _Writer:
             return ("mapping", *((self.value(k), self.value(v)) for k, v in value.items()))
         if isinstance(value, set | frozenset):
             return ("set", *sorted(repr(self.value(item)) for item in value))
-        return ("value", _KIND_IN_KEYS.get(name, name), repr(value))
+        return ("value", name, repr(value))
 
     def _called(self, name: str | Sequence[str]) -> object:
         if isinstance(name, str):

@@ -235,7 +235,6 @@ class Pipeline:
             ledger,
             self.finisher.lend if engine.lossless else self.finisher.finish,
             lambda plan, block: name_columns(self.checking.describe_lent(plan, block)),
-            engine.version,
             self.checking.check_block,
         )
         self.versions = engine.versions

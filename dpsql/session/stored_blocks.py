@@ -320,7 +320,6 @@ class StoredBlocks:
 
     Args:
         lent: returns the columns of the public relations that a plan's block reads.
-        version: the version of all data; ledgers of older versions of dpsql key whole statements by it.
         check: proves the texts of a plan's block that is not checked when the plan is made, before it is paid.
     """
 
@@ -328,7 +327,6 @@ class StoredBlocks:
     ledger: Ledger
     lend: Lend
     lent: Callable[[Plan, PrivateBlock], Lent]
-    version: Callable[[], str]
     check: Callable[[Plan, PrivateBlock], None]
 
     def prepare(
@@ -405,8 +403,6 @@ class StoredBlocks:
                 item.release = _rename(item.same, item)
         prepared = PreparedPlan(plan, asked)
         if not fresh and prepared.event is not None:
-            self._look_for_older(prepared)
-            self._look_for_rekeyed(prepared)
             prepared.changed = self._say_what_changed(prepared)
         return prepared
 
@@ -646,42 +642,6 @@ class StoredBlocks:
                 listed = ", ".join(names[:3]) + (" and more" if len(names) > 3 else "")
                 return f"not the answer of {found[0].when_text}, for this has changed since: {listed}"
         return ""
-
-    def _look_for_older(self, prepared: PreparedPlan) -> None:
-        """Look up the whole statement's answer as older versions of dpsql stored it."""
-        plan = prepared.plan
-        if prepared.stored or any(block.prepaid for block in plan.blocks):
-            return
-        if not self.ledger.holds_whole_statements:
-            return
-        found = self.ledger.replay(plan.key(self.keys.policy.fingerprint, self.version()))
-        if found is None:
-            return
-        relations, notes = unpack(found.release)
-        if set(relations) != {block.name for block in plan.blocks}:
-            return
-        for item in prepared.asked:
-            item.stored, item.same = found, None
-            item.release = Release(relations[item.block.name], found.event, notes)
-
-    def _look_for_rekeyed(self, prepared: PreparedPlan) -> None:
-        """Look up the only block that is not stored under an older version's key.
-
-        Keys of subsample averages once included a second query. The answer is this block's if the statement, its loss
-        and all its inputs are equal.
-        """
-        paid = [(place, item) for place, item in enumerate(prepared.asked) if not item.free]
-        for place, item in paid if len(paid) == 1 else ():
-            shape = item.shape
-            if shape is None or not item.block.operator.rekeyed or not shape.again:
-                continue
-            found = self.ledger.asked(_identify_question(prepared.plan, place))
-            if found is None or found[0].event != prepared.event or len(found[0].blocks) != 1:
-                continue
-            if _read_items(found[1]) == self.keys.items(shape, item.contents):
-                item.stored = self.ledger.replay(next(iter(found[0].blocks)))
-                if item.stored is not None:
-                    item.release = _unpack_answer(item, item.stored.release)
 
 
 def _choose_groups(plan: Plan, asked: Iterable[RequestedBlock]) -> dict[str, tuple[pa.Table, str]]:

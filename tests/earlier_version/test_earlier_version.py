@@ -48,28 +48,3 @@ def test_a_ledger_of_an_earlier_version_opens_and_adds_up(tmp_path: Path) -> Non
             assert session.sql(text).loss != "no charge"
             assert session.budget() != before
             assert session.sql(text).loss == "no charge"
-
-
-REKEYED = (
-    "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 40, bounds = (0, 65)) AVG(age) AS m FROM visits"
-)
-"""A statement whose answer stands under a key that today's version does not make."""
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        REKEYED.replace("epsilon = 1", "epsilon = 0.5"),
-        REKEYED.replace("blocks = 40", "blocks = 50"),
-        REKEYED.replace("(0, 65)", "(0, 60)"),
-        REKEYED + " WHERE age > 3",
-    ],
-)
-def test_another_question_is_not_answered_by_what_stands_under_an_older_key(
-    tmp_path: Path, text: str
-) -> None:
-    path = tmp_path / "kept.ledger"
-    shutil.copy(LEDGER, path)
-    with connect(path) as session:
-        session.sql(REKEYED)
-        assert session.sql(text).loss != "no charge"

@@ -4,11 +4,11 @@ private_block.py     the base of all blocks over private rows
 noisy_block.py       the block of noisy aggregates
 aggregates.py        calls of aggregates and their bounded arguments
 noisy_aggregates.py  the aggregates, one function each: formulas of moments, histograms, modes, found bounds
-quantile_calls.py    quantiles, MEDIAN, MIN and MAX, and their strategy
+quantile_calls.py    quantiles, MEDIAN, MIN and MAX
 budget_split.py      the split of epsilon and delta over aggregates
 noise_choice.py      Laplace or Gaussian noise, and the accuracy that was asked for
 public_groups.py     keys with public values, values countable by bounds, and the periods of groups
 grouping_sets.py     ROLLUP, CUBE and GROUPING SETS, one by one or measured as marginals
-ordered_steps.py     strategies for groups in a public order
+block_strategies.py  strategies for groups in a public order, and for several quantiles of a column
 unit_caps.py         caps found privately, and the report of what caps leave out
 """

@@ -39,10 +39,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlglot import exp
 
+from dpsql.binding.dp.block_strategies import find_forced, note_strategy, refuse_unfit
 from dpsql.binding.dp.budget_split import within_limit, within_limits
 from dpsql.binding.dp.noisy_aggregates import NOISY_AGGREGATES
 from dpsql.binding.dp.noisy_block import NoisyBlock
-from dpsql.binding.dp.ordered_steps import find_forced, note_strategy, refuse_unfit
 from dpsql.binding.dp.public_groups import MAX_GROUPS, Pairs, find_public_groups
 from dpsql.binding.public_statement import install, label_of_item, make_unique, resolve_key, spell
 from dpsql.binding.relations.binder import Binder, BinderState

@@ -11,6 +11,17 @@ from typing import ClassVar
 from sqlglot import exp
 
 from dpsql.binding.dp.aggregates import NAMED_ARGUMENTS, Aggregate, AggregateCall
+from dpsql.binding.dp.block_strategies import (
+    MAKERS,
+    SOME_SHOWN,
+    StepBlock,
+    choose_order,
+    choose_quantiles,
+    find_forced,
+    keep_even,
+    refuse_unfit,
+    show_ranges,
+)
 from dpsql.binding.dp.budget_split import BudgetShare, choose_selector, deal, find_groups
 from dpsql.binding.dp.noise_choice import (
     FittedOutputs,
@@ -22,16 +33,6 @@ from dpsql.binding.dp.noise_choice import (
     fit_outputs,
 )
 from dpsql.binding.dp.noisy_aggregates import MOMENTS, NOISY_AGGREGATES, read_as_mean
-from dpsql.binding.dp.ordered_steps import (
-    MAKERS,
-    SOME_SHOWN,
-    StepBlock,
-    choose_order,
-    find_forced,
-    keep_even,
-    refuse_unfit,
-    show_ranges,
-)
 from dpsql.binding.dp.private_block import AggregatingBlock
 from dpsql.binding.dp.public_groups import (
     MAX_GROUPS,
@@ -41,7 +42,7 @@ from dpsql.binding.dp.public_groups import (
     find_period_groups,
     find_public_groups,
 )
-from dpsql.binding.dp.quantile_calls import choose_quantiles, quantile_parts, split_quantiles
+from dpsql.binding.dp.quantile_calls import quantile_parts, split_quantiles
 from dpsql.binding.dp.unit_caps import (
     AutoCaps,
     CapBuilder,

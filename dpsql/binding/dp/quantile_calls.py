@@ -1,27 +1,17 @@
 """Quantiles, medians, and the least and the greatest value: chosen among the points of a public grid.
 
 Quantiles of one column share a histogram. Several of them are released one by one, each with its share of epsilon, or all
-from one noisy tree. The choice depends on public numbers alone: the ranks, the points of the grid, epsilon and the caps.
-AUTO takes the tree if its expected error in rank is smaller in each column of the answer, both for :data:`TYPICAL_ROWS` rows
-in a group and for very many. The tree costs the requested epsilon, and in the currency of the session's accountant no more
-than the quantiles one by one. The exponential mechanism costs little rho and mu, so under zcdp, gdp and rdp a tree pays only
-for more quantiles.
+from one noisy tree: :mod:`dpsql.binding.dp.block_strategies`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from fractions import Fraction
-from statistics import fmean
 
 from sqlglot import exp
 
 from dpsql.binding.dp.aggregates import Aggregate, AggregateCall, BindingsByName, QuantileRequest
-from dpsql.binding.dp.ordered_steps import find_forced
-from dpsql.binding.plan import StrategyVariant
-from dpsql.binding.relations.binder import Binder
 from dpsql.binding.values import fixed_point as grids
 from dpsql.binding.values.fixed_point import MOMENT_KINDS, place_on_line
 from dpsql.binding.values.sql_types import DOUBLE, Bounds, Type, Typed
@@ -29,159 +19,11 @@ from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME
 from dpsql.errors import BindError
 from dpsql.exact.exact_query import Exact
 from dpsql.language.dialect import bind_error, span_of, to_sql
-from dpsql.language.options import Call, Options, call_of, read_number, read_whole
-from dpsql.mechanisms.aggregation import Part, Together
+from dpsql.language.options import Call, call_of, read_number, read_whole
 from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS
-from dpsql.mechanisms.moments import TYPICAL_ROWS
 from dpsql.mechanisms.order_statistics import GeometricGrid, GradedGrid, WantedRank
-from dpsql.mechanisms.quantile_tree import (
-    MAX_KEPT_POINTS,
-    KeptTree,
-    QuantileTree,
-    RankErrors,
-    expect_plain,
-    expect_tree,
-    make_tree_of,
-)
 from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.queries import As, Select, Subquery
-from dpsql.mechanisms.strategies import CLEARLY, EVEN, TREE, StrategyChoice
-from dpsql.privacy.amounts import SYMBOLS, Amount
-from dpsql.privacy.events import Event
-from dpsql.privacy.filters import ACCOUNTANTS
-
-_FEWEST = 2
-"""Quantiles of one column from which on a tree may be asked for."""
-_MANY = 3
-"""Quantiles of one column from which on AUTO compares the ways."""
-_KEPT = "The tree is kept with the answer: other quantiles of these rows, asked alone at the same {}, are read from it for free."
-
-
-def choose_quantiles(binder: Binder, name: str, options: Options, currency: str) -> Collection[str]:
-    """Set the best or the requested strategy of a block's quantiles; return the ones that fit them.
-
-    ``currency``: that of the block's requested loss.
-    """
-    place = next(i for i, item in enumerate(binder.blocks) if item.name == name)
-    item, word = binder.blocks[place], find_forced(options)
-    operator = item.operator
-    if type(operator) is not Together or word not in (None, EVEN, TREE):
-        return ()
-    fewest = _FEWEST if word == TREE else _MANY
-    quantiles = [p for p in operator.parts if type(p) is Quantiles]
-    parts = [p for p in quantiles if len(p.ranks) >= fewest]
-    if not quantiles or (word == EVEN and not parts):
-        return ()
-    whole = item.asked if len(operator.parts) == 1 and operator.aggregation is None else None
-    forced: dict[Part, Part] = {part: make_tree_within(part, (currency,), whole) for part in quantiles}
-    if not parts:
-        if word is None and isinstance(_swap(operator, forced), KeptTree):
-            binder.blocks[place] = replace(item, variants=_list_variants(operator, quantiles, {}, forced))
-        return ()
-    kind = ACCOUNTANTS[binder.catalog.accountant]
-    own = (kind.currency or "rho",) if kind.has_rule and word != TREE else ()
-    shown: dict[str, RankErrors] = {EVEN: {}, TREE: {}}
-    chosen: dict[Part, Part] = {}
-    for part in parts:
-        tree = make_tree_within(part, (currency, *own), whole)
-        even, errors = expect_plain(part, TYPICAL_ROWS), expect_tree(tree, TYPICAL_ROWS)
-        better = _is_better(errors, even) and _is_better(expect_tree(tree, None), expect_plain(part, None))
-        shown[EVEN] |= even
-        shown[TREE] |= errors
-        if word == TREE or (better and word is None):
-            chosen[part] = tree
-    best = TREE if chosen else EVEN
-    if word is None and chosen:  # the other parts stay as they are
-        shown[TREE] = expect_chosen(parts, chosen)
-    choice = StrategyChoice(best, word is not None, tuple((w, tuple(e.items())) for w, e in shown.items()))
-    many = max(len(part.ranks) for part in parts)
-    said = (
-        f"Up to {many} quantiles are asked of one column; the errors of strategies are in rows of rank, for {TYPICAL_ROWS:,} "
-        "rows of a group, spread evenly."
-    )
-    open_parts = [part for part in parts if part not in chosen and word is None]
-    dearer = [line for part in open_parts for other in own for line in _say_dearer(part, currency, other)]
-    changed = _swap(operator, chosen)
-    same = all(tree == forced[part] for part, tree in chosen.items())
-    kept = (_KEPT.format(SYMBOLS[currency]),) if isinstance(changed, KeptTree) and same else ()
-    variants = () if word else _list_variants(operator, parts, chosen, forced)
-    said_of = (*item.sentences, said, *kept, *dict.fromkeys(dearer))
-    item = replace(item, operator=changed, strategy=choice, sentences=said_of, variants=variants)
-    binder.blocks[place] = item
-    return (TREE,)
-
-
-def expect_chosen(parts: Iterable[Quantiles], chosen: Mapping[Part, Part]) -> RankErrors:
-    """Return the errors of quantiles by the strategy that was chosen for each part."""
-    found: RankErrors = {}
-    for part in parts:
-        tree = chosen.get(part)
-        of_tree = expect_tree(tree, TYPICAL_ROWS) if isinstance(tree, QuantileTree) else None
-        found |= expect_plain(part, TYPICAL_ROWS) if of_tree is None else of_tree
-    return found
-
-
-def _say_dearer(part: Quantiles, asked: str, currency: str) -> Iterator[str]:
-    """Yield the error of a tree with equal epsilon, if it is better, and its cost in the session's own currency."""
-    tree = make_tree_within(part, (asked,))
-    errors, plain = expect_tree(tree, TYPICAL_ROWS), expect_plain(part, TYPICAL_ROWS)
-    if asked == "epsilon" and _is_better(errors, plain):
-        spent = Amount(currency, Fraction(1))
-        times = float(spent.cost(tree.event) / spent.cost(part.event))
-        mine, its = max(errors.values()), max(plain.values())
-        yield (
-            f"OPTIONS (strategy = TREE) would cost the same ε and have a root mean squared error of ±{mine:.4g} of these rows, "
-            f"not ±{its:.4g}, but take {times:.3g} times as much {SYMBOLS[currency]}{'²' * (currency == 'mu')}."
-        )
-
-
-def _is_better(tree: RankErrors, plain: RankErrors) -> bool:
-    return all(error < plain[name] * CLEARLY for name, error in tree.items())
-
-
-def _list_variants(
-    operator: Together, parts: Sequence[Quantiles], chosen: Mapping[Part, Part], forced: Mapping[Part, Part]
-) -> tuple[StrategyVariant, ...]:
-    """Return the block under other strategies, whose stored answers also serve the statement."""
-    best, found = expect_chosen(parts, chosen), []
-    for word, others in ((TREE, forced), (EVEN, {})):
-        errors = expect_chosen(parts, others)
-        gain = math.exp(fmean(math.log(errors[name] / error) for name, error in best.items()))
-        other = _swap(operator, others)
-        if other != _swap(operator, chosen):
-            found.append(StrategyVariant(word, other, gain))
-    return tuple(found)
-
-
-def _swap(operator: Together, others: Mapping[Part, Part]) -> Together:
-    """Return a block with other parts; a single tree over few enough points is stored with its answers."""
-    parts = tuple(others.get(part, part) for part in operator.parts)
-    alone = parts[0] if len(parts) == 1 and operator.aggregation is None else None
-    if isinstance(alone, QuantileTree) and alone.high - alone.low < MAX_KEPT_POINTS:
-        return KeptTree(None, parts)
-    return replace(operator, parts=parts)
-
-
-def make_tree_within(part: Quantiles, currencies: Iterable[str], whole: Amount | None = None) -> QuantileTree:
-    """Return the best tree for a part's quantiles that costs no more than they do one by one, in any of these currencies.
-
-    ``whole``: their requested loss, if nothing else shares it: a tree of that loss serves other quantiles as well.
-    """
-    ruled = [word for word in dict.fromkeys(currencies) if word != "epsilon"]
-    tree = make_tree_of(part, part.epsilon, 1 if ruled else 2)
-    for word in ruled:
-        if whole is not None and word == whole.currency:
-            tree = replace(tree, epsilon=whole.find_epsilon(_price(tree)))
-            continue
-        most = Amount(word, Amount(word, Fraction(1)).cost(part.event))
-        if not most.covers(tree.event):
-            tree = replace(tree, epsilon=min(tree.epsilon, most.find_epsilon(_price(tree))))
-    return tree
-
-
-def _price(tree: QuantileTree) -> Callable[[Fraction], Event]:
-    return lambda epsilon: replace(tree, epsilon=epsilon).event
-
 
 _FRACTIONS = (-30, 64)
 """Rungs for numbers with fractions: bounds from about a billionth to 2^64."""

@@ -12,8 +12,8 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from dpsql.binding.dp.block_strategies import refuse_unfit
 from dpsql.binding.dp.budget_split import deal, require_rows
-from dpsql.binding.dp.ordered_steps import refuse_unfit
 from dpsql.binding.mode_table import calls_mechanism
 from dpsql.binding.modes.utility import (
     RowNames,

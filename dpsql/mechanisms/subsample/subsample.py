@@ -73,7 +73,6 @@ from dpsql.mechanisms.subsample.blocks import (
     BlockOperator,
     Combined,
     Combiner,
-    LiftedBlocks,
     Participation,
     ResultKind,
     Results,
@@ -600,10 +599,6 @@ class SubsampleAggregate(BlockOperator):
     @property
     def event(self) -> Event:
         return compose_events([combiner.event for combiner in self.combiners])
-
-    @property
-    def rekeyed(self) -> bool:
-        return isinstance(self.source, LiftedBlocks)
 
     @property
     def queries(self) -> tuple[str, ...]:

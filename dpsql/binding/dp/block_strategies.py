@@ -1,11 +1,16 @@
-"""The strategy of a block whose groups have a public order: the noise with the least error in what a statement shows.
+"""The strategy of a block: the noise with the least error in what a statement shows.
 
-The choice depends on public numbers alone: the number of steps, what the statement shows (window sums above the block, and
-single cells), and how each strategy's noise adds up over them. All strategies cost the same epsilon as the plain noise, and
-no more than it in the session's own currency.
+All choices depend on public numbers alone. All strategies cost the same epsilon as the plain one, and no more than it in the
+session's own currency unless OPTIONS name them.
 
-The strategy belongs to the block: its shape depends on the number of steps, so a stored answer under any strategy serves
-every statement over the block.
+*Groups in a public order*: noise may follow the order of their steps. What counts is the number of steps, what the statement
+shows (window sums above the block, and single cells), and how each strategy's noise adds up over them. Its shape depends on
+the number of steps alone, so a stored answer under any strategy serves every statement over the block.
+
+*Several quantiles of one column* are released one by one, each with its share of epsilon, or all from one noisy tree. AUTO
+takes the tree if its expected error in rank is smaller in each column of the answer, both for :data:`TYPICAL_ROWS` rows in a
+group and for very many. The exponential mechanism costs little rho and mu, so under zcdp, gdp and rdp a tree pays only for
+more quantiles.
 """
 
 from __future__ import annotations
@@ -27,12 +32,22 @@ from dpsql.binding.relations.binder import Binder
 from dpsql.binding.traced_columns import OrderedRelease, Uses, WindowFinder, find_uses
 from dpsql.language.options import AUTO, Options
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.aggregation import Aggregation, Together
+from dpsql.mechanisms.aggregation import Aggregation, Part, Together
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.empty_groups import RangedGroups
-from dpsql.mechanisms.moments import Count, Sum
+from dpsql.mechanisms.moments import TYPICAL_ROWS, Count, Sum
 from dpsql.mechanisms.ordered_noise import MAX_SQUARE_ROOT_STEPS, OrderedNoise, make_square_root, make_tree
 from dpsql.mechanisms.per_group import LaplaceNoise, Noise, Statistic
+from dpsql.mechanisms.quantile_tree import (
+    KeptTree,
+    RankErrors,
+    exchange_parts,
+    expect_chosen,
+    expect_plain,
+    expect_tree,
+    make_tree_within,
+)
+from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.strategies import (
     CLEARLY,
     EVEN,
@@ -43,6 +58,7 @@ from dpsql.mechanisms.strategies import (
     choose_strategy,
 )
 from dpsql.mechanisms.window_widths import WindowSum
+from dpsql.privacy.amounts import SYMBOLS, Amount
 from dpsql.privacy.filters import ACCOUNTANTS
 
 _FITS = {
@@ -75,8 +91,13 @@ def keep_even(options: Options) -> Options:
 
 def note_strategy(binder: Binder, name: str, choice: StrategyChoice) -> None:
     """Record the strategy of a block of the plan, and of those chosen with it."""
-    place = next(place for place, block in enumerate(binder.blocks) if block.name == name)
+    place = _find_place(binder, name)
     binder.blocks[place] = replace(binder.blocks[place], strategy=choice)
+
+
+def _find_place(binder: Binder, name: str) -> int:
+    """Return the place of a block of the plan."""
+    return next(place for place, block in enumerate(binder.blocks) if block.name == name)
 
 
 MAKERS: Mapping[str, Callable[[Noise, int], OrderedNoise]] = {TREE: make_tree, SQUARE_ROOT: make_square_root}
@@ -125,7 +146,7 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
     Raises:
         PrivacyError: the requested strategy does not fit the block.
     """
-    place = next(i for i, item in enumerate(binder.blocks) if item.name == block.name)
+    place = _find_place(binder, block.name)
     item = binder.blocks[place]
     word = find_forced(block.options)
     outputs = _list_adding(item.operator)
@@ -423,3 +444,100 @@ def _average(noise: Noise, window: WindowSum, steps: int) -> float:
     if isinstance(noise, OrderedNoise):
         return float(((noise.expect_variances(first, last) + noise.rounding) / parts).mean())
     return float(noise.variance * np.mean(width / parts))
+
+
+# -- several quantiles of one column ------------------------------------------------------------------------------------
+
+_FEWEST = 2
+"""Quantiles of one column from which on a tree may be asked for."""
+_MANY = 3
+"""Quantiles of one column from which on AUTO compares the ways."""
+_KEPT = "The tree is kept with the answer: other quantiles of these rows, asked alone at the same {}, are read from it for free."
+
+
+def choose_quantiles(binder: Binder, name: str, options: Options, currency: str) -> Collection[str]:
+    """Set the best or the requested strategy of a block's quantiles; return the ones that fit them.
+
+    ``currency``: that of the block's requested loss.
+    """
+    place = _find_place(binder, name)
+    item, word = binder.blocks[place], find_forced(options)
+    operator = item.operator
+    if type(operator) is not Together or word not in (None, EVEN, TREE):
+        return ()
+    fewest = _FEWEST if word == TREE else _MANY
+    quantiles = [p for p in operator.parts if type(p) is Quantiles]
+    parts = [p for p in quantiles if len(p.ranks) >= fewest]
+    if not quantiles or (word == EVEN and not parts):
+        return ()
+    whole = item.asked if len(operator.parts) == 1 and operator.aggregation is None else None
+    forced: dict[Part, Part] = {part: make_tree_within(part, (currency,), whole) for part in quantiles}
+    if not parts:
+        if word is None and isinstance(exchange_parts(operator, forced), KeptTree):
+            binder.blocks[place] = replace(
+                item, variants=_list_tree_variants(operator, quantiles, {}, forced)
+            )
+        return ()
+    kind = ACCOUNTANTS[binder.catalog.accountant]
+    own = (kind.currency or "rho",) if kind.has_rule and word != TREE else ()
+    shown: dict[str, RankErrors] = {EVEN: {}, TREE: {}}
+    chosen: dict[Part, Part] = {}
+    for part in parts:
+        tree = make_tree_within(part, (currency, *own), whole)
+        even, errors = expect_plain(part, TYPICAL_ROWS), expect_tree(tree, TYPICAL_ROWS)
+        better = _is_better(errors, even) and _is_better(expect_tree(tree, None), expect_plain(part, None))
+        shown[EVEN] |= even
+        shown[TREE] |= errors
+        if word == TREE or (better and word is None):
+            chosen[part] = tree
+    best = TREE if chosen else EVEN
+    if word is None and chosen:  # the other parts stay as they are
+        shown[TREE] = expect_chosen(parts, chosen)
+    choice = StrategyChoice(best, word is not None, tuple((w, tuple(e.items())) for w, e in shown.items()))
+    many = max(len(part.ranks) for part in parts)
+    said = (
+        f"Up to {many} quantiles are asked of one column; the errors of strategies are in rows of rank, for {TYPICAL_ROWS:,} "
+        "rows of a group, spread evenly."
+    )
+    open_parts = [part for part in parts if part not in chosen and word is None]
+    dearer = [line for part in open_parts for other in own for line in _say_dearer(part, currency, other)]
+    changed = exchange_parts(operator, chosen)
+    same = all(tree == forced[part] for part, tree in chosen.items())
+    kept = (_KEPT.format(SYMBOLS[currency]),) if isinstance(changed, KeptTree) and same else ()
+    variants = () if word else _list_tree_variants(operator, parts, chosen, forced)
+    said_of = (*item.sentences, said, *kept, *dict.fromkeys(dearer))
+    item = replace(item, operator=changed, strategy=choice, sentences=said_of, variants=variants)
+    binder.blocks[place] = item
+    return (TREE,)
+
+
+def _say_dearer(part: Quantiles, asked: str, currency: str) -> Iterator[str]:
+    """Yield the error of a tree with equal epsilon, if it is better, and its cost in the session's own currency."""
+    tree = make_tree_within(part, (asked,))
+    errors, plain = expect_tree(tree, TYPICAL_ROWS), expect_plain(part, TYPICAL_ROWS)
+    if asked == "epsilon" and _is_better(errors, plain):
+        spent = Amount(currency, Fraction(1))
+        times = float(spent.cost(tree.event) / spent.cost(part.event))
+        mine, its = max(errors.values()), max(plain.values())
+        yield (
+            f"OPTIONS (strategy = TREE) would cost the same ε and have a root mean squared error of ±{mine:.4g} of these rows, "
+            f"not ±{its:.4g}, but take {times:.3g} times as much {SYMBOLS[currency]}{'²' * (currency == 'mu')}."
+        )
+
+
+def _is_better(tree: RankErrors, plain: RankErrors) -> bool:
+    return all(error < plain[name] * CLEARLY for name, error in tree.items())
+
+
+def _list_tree_variants(
+    operator: Together, parts: Sequence[Quantiles], chosen: Mapping[Part, Part], forced: Mapping[Part, Part]
+) -> tuple[StrategyVariant, ...]:
+    """Return the block under other strategies, whose stored answers also serve the statement."""
+    best, found = expect_chosen(parts, chosen), []
+    for word, others in ((TREE, forced), (EVEN, {})):
+        errors = expect_chosen(parts, others)
+        gain = math.exp(fmean(math.log(errors[name] / error) for name, error in best.items()))
+        other = exchange_parts(operator, others)
+        if other != exchange_parts(operator, chosen):
+            found.append(StrategyVariant(word, other, gain))
+    return tuple(found)
