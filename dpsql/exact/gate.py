@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from typing import Protocol
@@ -27,7 +27,7 @@ from dpsql.exact.normal_form import (
     write_by_shape,
     write_parameters,
 )
-from dpsql.language.dialect import list_nodes, parse_fragment, to_sql
+from dpsql.language.dialect import list_nodes, parse_fragment, to_sql, write_whole
 from dpsql.late_dataclass import dataclass
 from dpsql.lock.check import Serialise
 from dpsql.lock.lock import Lock, ShapedText, columns_of
@@ -101,14 +101,14 @@ class Forms:
     def _form(self, text: str, inputs: tuple[str, ...]) -> Form:
         tree = self.gate.take_tree(text)
         tables, nodes = [], list_nodes(tree)
-        changed = False
+        renamed = False
         for node in nodes:
             if not isinstance(node, exp.Table):
                 continue
             parts = tuple(part.name for part in node.parts)
             if len(parts) == 1 and parts[0] in inputs:
                 node.set("this", exp.to_identifier(f"input {inputs.index(parts[0])}", quoted=True))
-                changed = True
+                renamed = True
                 continue
             if (table := self._tables.get(parts)) is None:
                 continue
@@ -116,10 +116,11 @@ class Forms:
             if table.public:
                 content = exp.to_identifier(self.content(table), quoted=True)
                 node.replace(exp.Table(this=content, alias=node.args.get("alias")))
-                changed = True
+                renamed = True
         columns = frozenset(fold(node.name) for node in nodes if isinstance(node, exp.Column))
-        changed = _sort_conditions(nodes) or changed
-        return Form(write_parameters(tree) if changed else text, tuple(tables), columns)
+        changes = _sort_conditions(nodes)
+        found = None if renamed else _replace_once(text, changes)
+        return Form(write_parameters(tree) if found is None else found, tuple(tables), columns)
 
     @cached_property
     def _tables(self) -> dict[tuple[str, ...], Table]:
@@ -130,28 +131,42 @@ class Forms:
 _TURNED = {exp.LT: exp.GT, exp.LTE: exp.GTE}
 
 
-def _sort_conditions(nodes: Sequence[exp.Expr]) -> bool:
-    """Sort conditions and comparisons among a tree's nodes, in place, and return whether there are any.
+def _sort_conditions(nodes: Sequence[exp.Expr]) -> list[tuple[str, str]]:
+    """Sort conditions and comparisons among a tree's nodes, in place; return the texts of each before and after.
 
     Sorted ones have equal values on all data.
     """
     found = [n for n in nodes if isinstance(n, exp.And | exp.Or | exp.EQ | exp.NEQ | exp.LT | exp.LTE)]
+    changes = []
     for node in reversed(found):  # the inner ones first
+        made: exp.Expr
         if isinstance(node, exp.And | exp.Or):
             around = node.parent
             while isinstance(around, exp.Paren):
                 around = around.parent
-            if not isinstance(around, type(node)):
-                parts = sorted(_conditions(node, type(node)), key=to_sql)
-                node.replace(exp.Anonymous(this=f"all of {node.key}", expressions=parts))
+            if isinstance(around, type(node)):
+                continue
+            before = write_whole(node)
+            parts = sorted(_conditions(node, type(node)), key=to_sql)
+            made = exp.Anonymous(this=f"all of {node.key}", expressions=parts)
+        elif type(node) in _TURNED or to_sql(node.this) > to_sql(node.expression):
+            before = write_whole(node)
+            turned = _TURNED.get(type(node), type(node))
+            made = turned(this=node.expression, expression=node.this)
+        else:
             continue
-        left, right = node.this, node.expression
-        if type(node) in _TURNED:
-            node.replace(_TURNED[type(node)](this=right, expression=left))
-        elif to_sql(left) > to_sql(right):
-            node.set("this", right)
-            node.set("expression", left)
-    return bool(found)
+        node.replace(made)
+        changes.append((before, write_whole(made)))
+    return changes
+
+
+def _replace_once(text: str, changes: Iterable[tuple[str, str]]) -> str | None:
+    """Return a text with parts of it replaced in turn; None if one of them isn't there exactly once."""
+    for before, after in changes:
+        if text.count(before) != 1:
+            return None
+        text = text.replace(before, after)
+    return text
 
 
 def _conditions(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
