@@ -38,8 +38,8 @@ from dpsql.report.tables import (
 )
 
 
-def write_page(data: Data) -> str:
-    """Write the whole page of a report (see :func:`dpsql.report.data.make_report`)."""
+def write_sections(data: Data) -> Html:
+    """Write the sections of a report (see :func:`dpsql.report.data.make_report`)."""
     sections = (
         ("left", "The remaining budget", _write_left(data)),
         (
@@ -52,6 +52,11 @@ def write_page(data: Data) -> str:
         ("assumptions", "Assumptions", write_assumptions(data["assumptions"])),
         ("pictures", "Pictures", draw_charts(data)),
     )
+    return join(fill("section.html", id=i, title=title, inner=inner) for i, title, inner in sections)
+
+
+def write_page(data: Data) -> str:
+    """Write the whole page of a report."""
     warnings = (tag("p", text, class_="warning", role="alert") for text in data["warnings"])
     return fill(
         "page.html",
@@ -60,7 +65,7 @@ def write_page(data: Data) -> str:
         written=data["written"][:16].replace("T", " "),
         style=read_template("style.css"),
         warnings=join(warnings),
-        sections=join(fill("section.html", id=i, title=title, inner=inner) for i, title, inner in sections),
+        sections=write_sections(data),
     )
 
 
@@ -270,18 +275,14 @@ def _write_why(entry: Data) -> Html:
 
 
 def _write_refused(refused: list[Data]) -> Html:
+    """Return a table of refused statements: time, analyst, requested cost, text and reason."""
     if not refused:
         return tag("p", "Nothing.")
-    return write_refusals(refused, REFUSALS)
-
-
-REFUSALS = "Refused statements cost nothing. They are the best sign of a missing bound or a budget that is too small."
-
-
-def write_refusals(refused: list[Data], caption: str) -> Html:
-    """Return a table of refused statements: time, analyst, requested cost, text and reason."""
     rows = [(e["when_text"], e["who"], e["asked"] or "—", _write_statement(e)) for e in refused]
-    return write_table("when|who|asked for|statement", rows, caption, "asked for")
+    return write_table("when|who|asked for|statement", rows, _REFUSALS, "asked for")
+
+
+_REFUSALS = "Refused statements cost nothing. They are the best sign of a missing bound or a budget that is too small."
 
 
 def _write_statement(entry: Data) -> Html:

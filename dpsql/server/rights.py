@@ -17,7 +17,6 @@ import enum
 import threading
 import time
 
-from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import ServerRules
 
 FAILED = "the server could not do this, and withholds the reason."
@@ -82,35 +81,6 @@ class RequestRate:
             return True
 
 
-@dataclass(frozen=True)
-class RequestLimits:
-    """The limits of one request.
-
-    >>> RequestLimits(ServerRules(max_statement_bytes=10, max_parameter_bytes=5)).explain_body(100_000)
-    'the request has 100,000 bytes; the server takes 65,551.'
-    """
-
-    rules: ServerRules
-
-    @property
-    def body_bytes(self) -> int:
-        """The most bytes of a request."""
-        return self.rules.max_statement_bytes + self.rules.max_parameter_bytes + BODY_OVERHEAD
-
-    def explain_body(self, size: int) -> str:
-        """Return why a request is too large to be read; empty if it isn't."""
-        most = self.body_bytes
-        return f"the request has {size:,} bytes; the server takes {most:,}." if size > most else ""
-
-    def explain_parts(self, texts: int, rest: int) -> str:
-        """Return why the parts of a request are too large; empty if they aren't.
-
-        Args:
-            texts: bytes of its statements.
-            rest: bytes of everything else, mainly parameters.
-        """
-        if texts > self.rules.max_statement_bytes:
-            return f"the statement has {texts:,} bytes; the owner allows {self.rules.max_statement_bytes:,}."
-        if rest > self.rules.max_parameter_bytes + BODY_OVERHEAD:
-            return f"the parameters have {rest:,} bytes; the owner allows {self.rules.max_parameter_bytes:,}."
-        return ""
+def count_body_bytes(rules: ServerRules) -> int:
+    """Return the most bytes of a request."""
+    return rules.max_statement_bytes + rules.max_parameter_bytes + BODY_OVERHEAD

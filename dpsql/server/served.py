@@ -29,7 +29,7 @@ from dpsql.server.analyst_tokens import Identity, TokenFile, TokenReader, TokenR
 from dpsql.server.event_log import EventLog
 from dpsql.server.isolation import MemoryGroups, list_readable
 from dpsql.server.queues import AnalystQueue, Edition, SessionRecord
-from dpsql.server.rights import Lapse, RightError
+from dpsql.server.rights import Lapse, RightError, count_body_bytes
 from dpsql.server.worker_process import WorkerPool, WorkerSetup, write_import_path
 
 _T = TypeVar("_T")
@@ -416,9 +416,9 @@ class Right:
         self.check()
         if counts and not self.queue.rate.take():
             raise RightError(Lapse.TOO_MANY)
-        sentence = self.queue.edition.limits.explain_body(size)
-        if sentence:
-            raise RightError(Lapse.TOO_LARGE, sentence)
+        most = count_body_bytes(self.queue.edition.policy.server)
+        if size > most:
+            raise RightError(Lapse.TOO_LARGE, f"the request has {size:,} bytes; the server takes {most:,}.")
 
 
 def run_together(tasks: list[Callable[[], None]], seconds: float) -> bool:

@@ -5,43 +5,73 @@
 
 A worker confines itself first, opens the data, and then answers one call after another. Each session is an ordinary
 :class:`dpsql.session.session.Session` with a :class:`~dpsql.server.ledger_service.LedgerProxy`, because the front has the ledger.
-The front asks over the pipe to stop a call, and ends the worker by closing both.
+The front asks over the pipe to stop a call, and ends the worker by closing both. The operations of a call:
+
+    run, plan           statements; ``touch`` is called before a statement may read private data
+    describe, schemas, explain, why, budget, budget_panel, ledger, columns, check_name, plot
+                        spend nothing, and read no private row
+    keep                keep a result of the session, by its handle
+    postgres_run, postgres_describe     statements of PostgreSQL's clients; the first may pay
+
+A reply ends in ``end``, or in ``error``: one of ours with class, sentence, caret and hint. Other exceptions become one fixed
+sentence, since Python's message may contain paths and data.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import secrets
 import signal
 import socket
 import sys
 import threading
 import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsql.client.wire import (
+    MAX_RESULT,
+    Head,
     Message,
-    cut_bytes,
+    WireError,
     decode,
     encode,
+    get_field,
+    make_value,
+    read_amount,
+    read_params,
+    write_arrow_schemas,
     write_error,
+    write_result,
+    write_statement_description,
 )
-from dpsql.errors import Error, ParseError, PolicyError
+from dpsql.errors import BindError, Error, Interrupted, ParseError, PolicyError, PostprocessingError
+from dpsql.interrupts import StopRequest, run_stoppable
 from dpsql.ledger.ledger import Ledger
-from dpsql.policy.model import Policy
-from dpsql.privacy.records import tell_time_zone
+from dpsql.policy.model import Policy, ServerRules
+from dpsql.privacy.codec import write_as
+from dpsql.privacy.records import BudgetState, Entry, tell_time_zone
+from dpsql.report.data import list_pictures
+from dpsql.report.tables import BudgetPanel, clip_text
 from dpsql.server.event_log import name_place
 from dpsql.server.frames import FrameError, Frames
 from dpsql.server.isolation import bound_processor_time, confine, yield_to_front, yield_to_this_thread
 from dpsql.server.ledger_service import LedgerProxy
-from dpsql.server.rights import RequestLimits
+from dpsql.session.description import match_parameters
+from dpsql.session.explanation import Explanation, Why
+from dpsql.session.interface import Question
+from dpsql.session.pipeline import watch_touch
+from dpsql.session.result import Result
+from dpsql.session.session import Session
 
 if TYPE_CHECKING:
-    from dpsql.interrupts import StopRequest
-    from dpsql.server.operations import ClientSession
+    from dpsql.server.postgres.worker_side import PostgresSession
 
 
 CALL_NUMBER_BYTES = 8
@@ -65,8 +95,6 @@ class _Stops:
 
     def begin(self, number: int) -> StopRequest:
         """Return the stop request of a call, which may be set already."""
-        from dpsql.interrupts import StopRequest
-
         with self._lock:
             self._running, self._stop = number, StopRequest()
             if number and self._wanted == number:
@@ -97,7 +125,6 @@ class AnalystWorker:
         self._stops = stops
         self._asking = threading.Lock()
         self._sessions: dict[str, ClientSession] = {}
-        self._journals: dict[str, list[bytes]] = {}
         self._computing: set[int] = set()
         """The threads of lower priority."""
 
@@ -131,9 +158,6 @@ class AnalystWorker:
         }
         self._seconds = (rules.max_seconds + _SPARE_SECONDS) * (os.cpu_count() or 1)
         self._unused = [self._open_engine()]
-        from dpsql.server import operations  # before the first call needs it
-
-        self._operations = operations
 
     def _open_engine(self) -> Any:
         from dpsql.engine import open_engine
@@ -150,8 +174,6 @@ class AnalystWorker:
 
     def _warm_up(self) -> None:
         """Explain a query, so that the first statement isn't slower than others."""
-        from dpsql.session.session import Session
-
         private = next(table.name for table in self.policy.tables.values() if not table.public)
         engine = self._open_engine()
         with Session(self.policy, engine, Ledger.open(None, self.policy, engine.dataset)) as session:
@@ -161,8 +183,6 @@ class AnalystWorker:
 
     def serve(self) -> None:
         """Answer one call after another until the front ends."""
-        from dpsql.interrupts import run_stoppable
-
         while True:
             try:
                 frame = self._frames.receive()
@@ -178,71 +198,28 @@ class AnalystWorker:
 
     def _do(self, frame: Message) -> None:
         """Answer a frame of the front."""
-        tasks = {"call": self._call, "restore": self._restore, "leave": self._leave}
-        tasks[frame.head["kind"]](frame)
+        (self._leave if frame.head["kind"] == "leave" else self._call)(frame)
 
     def _call(self, frame: Message) -> None:
-        """Answer one message of a client: send the replies, and the journal if it has changed."""
+        """Answer one message of a client."""
         name, body = str(frame.head["session"]), frame.payload
-        refusal = self._refuse_large(body)
-        if refusal is not None:
-            self._frames.send({"kind": "reply"}, encode(refusal), later=True)
-        else:
-            session = self._find_session(name, str(frame.head["analyst"]))
-            operation = str(frame.head["operation"])
-            for reply in session.answer(operation, body, self._tell_touch, self._tell_failure):
-                self._frames.send({"kind": "reply"}, reply, later=True)
-            self._send_journal(name, session)
+        session = self._find_session(name, str(frame.head["analyst"]), bool(frame.head.get("moved")))
+        operation = str(frame.head["operation"])
+        for reply in session.answer(operation, body, self._tell_touch, self._tell_failure):
+            self._frames.send({"kind": "reply"}, reply, later=True)
 
-    def _refuse_large(self, body: bytes) -> Message | None:
-        """Return an error if a client's message is larger than the owner allows."""
-        limits = RequestLimits(self.policy.server)
-        if len(body) <= min(limits.rules.max_statement_bytes, limits.rules.max_parameter_bytes):
-            return None
-        try:
-            head = decode(body).head
-        except Error:
-            return None  # its reader refuses it
-        listed = head.get("statements")
-        asked = (
-            [head, *(item for item in listed if isinstance(item, dict))]
-            if isinstance(listed, list)
-            else [head]
-        )
-        texts = [item["text"] for item in asked if isinstance(item.get("text"), str)]
-        size = sum(len(text.encode(errors="replace")) for text in texts)
-        sentence = limits.explain_parts(size, len(body) - size)
-        return write_error(ParseError(sentence, hint="ask in several statements.")) if sentence else None
-
-    def _find_session(self, name: str, analyst: str) -> ClientSession:
+    def _find_session(self, name: str, analyst: str, moved: bool) -> ClientSession:
         if name in self._sessions:
             return self._sessions[name]
-        from dpsql.session.session import Session
-
         engine = self._unused.pop() if self._unused else self._open_in_call()
         proxy: Any = LedgerProxy(self._ask, self.policy, analyst)
         session = Session(self.policy, engine, proxy, self.policy.for_analyst(analyst))
-        self._sessions[name] = self._operations.ClientSession(session)
+        self._sessions[name] = ClientSession(session, self.policy.server, moved)
         return self._sessions[name]
-
-    def _send_journal(self, name: str, session: ClientSession) -> None:
-        lines = session.read_journal()
-        if lines != self._journals.get(name, []):
-            self._journals[name] = lines
-            self._frames.send({"kind": "journal", "sizes": [len(line) for line in lines]}, b"".join(lines))
-
-    def _restore(self, frame: Message) -> None:
-        """Restore a session of another process, without payments."""
-        session = self._find_session(str(frame.head["session"]), str(frame.head["analyst"]))
-        try:
-            session.restore(cut_bytes(frame.head.get("sizes"), frame.payload))
-        except Exception as error:
-            self._tell_failure(error)
 
     def _leave(self, frame: Message) -> None:
         """Close a session, and settle its thresholds."""
         session = self._sessions.pop(str(frame.head["session"]), None)
-        self._journals.pop(str(frame.head["session"]), None)
         if session is not None:
             session.session.close()
 
@@ -261,6 +238,255 @@ class AnalystWorker:
     def _tell_failure(self, error: BaseException) -> None:
         """Send the front the place of an unforeseen error in our code; its message may contain data."""
         self._frames.send({"kind": "failure", "why": name_place(error)})
+
+
+# -- the answers to clients' messages ---------------------------------------------------------------------------------------
+
+MAX_PARAMETER = 1 << 20
+"""Most characters of a text parameter."""
+MAX_STATEMENTS = 1000
+"""Most statements of a declared plan."""
+MAX_REMEMBERED = 64
+"""Most results that a session remembers for ``keep``."""
+MAX_REMEMBERED_BYTES = 64 << 20
+"""Most bytes of all remembered results."""
+
+MAX_CHARGE_TEXT = 1000
+"""Characters of a statement in the list of the latest charges."""
+
+_FAILED = "the server could not finish this, and withholds the reason."
+_FAILED_HINT = "SHOW LEDGER says whether it was charged."
+_GONE = "run its cell again: stored answers are free."
+_MOVED = "another process answers this session now: its kept results and open thresholds are gone; run their cells again"
+
+
+class ClientSession:
+    """A client's session in its worker: dpsql's own session, and the results that the client may refer to.
+
+    ``rules`` are the owner's, and ``moved`` says that another worker had the session before.
+    """
+
+    def __init__(self, session: Session, rules: ServerRules, moved: bool = False) -> None:
+        self.session, self._rules = session, rules
+        self._results: OrderedDict[int, tuple[Result, int]] = OrderedDict()
+        """A result and the bytes of its rows, by handle."""
+        self._count = secrets.randbelow(1 << 40)
+        """The last handle. It starts at random, so that another process doesn't take an old handle for one of its own."""
+        self._size = 0
+        self._notes = [_MOVED] if moved else []
+        """Sentences for the next reply with notes, without their full stops."""
+        self._postgres: PostgresSession | None = None
+
+    def answer(
+        self,
+        operation: str,
+        body: bytes,
+        touch: Callable[[], None] = lambda: None,
+        report: Callable[[BaseException], None] = lambda error: None,
+    ) -> Iterator[bytes]:
+        """Answer one message of the client. The last message is ``end`` or ``error``; no exception leaves.
+
+        Args:
+            operation: ``run``, ``plan``, ``explain``, ...
+            body: the client's message.
+            touch: called each time before private data may be read; the client then gets :data:`dpsql.client.wire.READING`.
+            report: called with an exception that isn't ours. It may contain data, and is for the owner only.
+        """
+        try:
+            perform = OPERATIONS.get(operation)
+            if perform is None:
+                raise WireError(f"this server knows no operation {operation[:40]!r}.")
+            head = decode(body).head
+            self._check_texts(head)
+            steps = perform(self, head)
+            while (message := _step(steps, touch)) is not None:
+                yield encode(message)  # a head that can't be encoded becomes an error here
+            yield encode(Message({"kind": "end"}))
+        except KeyboardInterrupt:
+            late = Interrupted("stopped as it ended: its answers are stored, and asking again is free.")
+            yield encode(write_error(late))
+        except Error as error:
+            yield encode(self._write_error(error))
+        except Exception as error:
+            report(error)
+            yield encode(self._write_error(Error(_FAILED, hint=_FAILED_HINT)))
+
+    def _check_texts(self, head: Head) -> None:
+        """Raise ParseError if a message's statements are larger than the owner allows."""
+        listed, most = head.get("statements"), self._rules.max_statement_bytes
+        asked = [
+            item for item in [head, *(listed if isinstance(listed, list) else [])] if isinstance(item, dict)
+        ]
+        texts = (item["text"] for item in asked if isinstance(item.get("text"), str))
+        size = sum(len(text.encode(errors="replace")) for text in texts)
+        if size > most:
+            sentence = f"the statement has {size:,} bytes; the owner allows {most:,}."
+            raise ParseError(sentence, hint="ask in several statements.")
+
+    def _write_error(self, error: Error) -> Message:
+        message = write_error(error)
+        notes = self._take_notes()
+        if notes:
+            message.head["hint"] = " ".join([*filter(None, [error.hint]), *(f"{note}." for note in notes)])
+        return message
+
+    def _take_notes(self) -> list[str]:
+        """Return the sentences for this reply, and clear them."""
+        taken, self._notes = self._notes, []
+        return taken
+
+    # -- statements ---------------------------------------------------------------------------------------------------
+
+    def _run(self, head: Head) -> Iterator[Message]:
+        try:
+            results = self.session.answer(_read_question(head), get_field(head, "fresh", bool, False))
+        except Error as error:
+            yield from map(self._send, (one for one in error.answered if isinstance(one, Result)))
+            raise
+        yield from map(self._send, results)
+
+    def _send(self, result: Result) -> Message:
+        """Return the message of one result, which the client may refer to by its handle."""
+        size = int(result.table.nbytes)
+        if size > MAX_RESULT:
+            raise PostprocessingError(
+                f"the answer has {size:,} bytes; the server sends {MAX_RESULT:,} at most. Its cost is paid.",
+                hint="ask for fewer rows or columns of it: the private part is stored, and free.",
+            )
+        message = write_result(result, handle=self._remember(result, size))
+        message.head["notes"] += self._take_notes()
+        return message
+
+    def _remember(self, result: Result, size: int) -> int:
+        """Return the handle of a result, and forget the oldest results above the limits."""
+        self._count += 1
+        self._size += size
+        self._results[self._count] = (result, size)
+        while len(self._results) > MAX_REMEMBERED or self._size > MAX_REMEMBERED_BYTES:
+            self._size -= self._results.popitem(last=False)[1][1]
+        return self._count
+
+    def _plan(self, head: Head) -> Iterator[Message]:
+        """Price statements together, and run them if the client asks for it."""
+        listed = get_field(head, "statements", list)
+        if len(listed) > MAX_STATEMENTS or not all(isinstance(item, dict) for item in listed):
+            raise WireError(f"a plan may have {MAX_STATEMENTS:,} statements.")
+        plan = self.session.plan()
+        for item in listed:
+            asked = _read_question(item)
+            plan.sql(asked.text, asked.params, epsilon=asked.epsilon)
+        if not get_field(head, "run", bool):
+            event = plan.event
+            price = None if event is None else event.to_json()
+            yield make_value(event=price, count=len(plan))
+            return
+        yield from map(self._send, plan.run())
+
+    def _postgres_run(self, head: Head) -> Iterator[Message]:
+        yield from self._find_postgres(head).run(head)
+
+    def _postgres_describe(self, head: Head) -> Iterator[Message]:
+        yield from self._find_postgres(head).describe(head)
+
+    def _find_postgres(self, head: Head) -> PostgresSession:
+        """Return the state of a PostgreSQL client; it begins with the parameters that the client connected with."""
+        if self._postgres is None:
+            from dpsql.server.postgres.worker_side import PostgresSession  # few sessions need it
+
+            startup, database = (
+                get_field(head, "startup", dict, {}),
+                get_field(head, "database", str, "dpsql"),
+            )
+            self._postgres = PostgresSession(self.session, startup, database)
+        return self._postgres
+
+    # -- operations that spend nothing ----------------------------------------------------------------------------------
+
+    def _describe(self, head: Head) -> Iterator[Message]:
+        """Yield the columns of the answer and of the parameters, and the price."""
+        asked = _read_question(head)
+        yield write_statement_description(self.session.describe(asked.text, asked.params))
+
+    def _schemas(self, head: Head) -> Iterator[Message]:
+        """Yield the columns of the policy's tables."""
+        found = self.session.table_schemas()
+        yield make_value(tables=list(found), schemas=write_arrow_schemas(found.values()))
+
+    def _give_record(self, head: Head, operation: str) -> Iterator[Message]:
+        """Yield the record that a session's method of this name returns."""
+        kind, find = _RECORDS[operation]
+        yield make_value(value=write_as(kind, find(self.session, head)))
+
+    def _check_name(self, head: Head) -> Iterator[Message]:
+        self.session.check_name(get_field(head, "name", str))
+        yield from ()
+
+    def _keep(self, head: Head) -> Iterator[Message]:
+        name, handle = get_field(head, "name", str), get_field(head, "result", int)
+        self.session.check_name(name)
+        if handle not in self._results:
+            raise BindError("the server has forgotten this result.", hint=_GONE)
+        self.session.keep(name, self._results[handle][0])
+        yield from ()
+
+    def _plot(self, head: Head) -> Iterator[Message]:
+        pictures = list_pictures(self.session.account, get_field(head, "what", str))
+        yield make_value(pictures=pictures)
+
+
+def _show_panel(session: Session, head: Head) -> BudgetPanel:
+    shown = session.budget_panel()
+    charges = (replace(charge, text=clip_text(charge.text, MAX_CHARGE_TEXT)) for charge in shown.charges)
+    return replace(shown, charges=tuple(charges))
+
+
+def _explain(session: Session, head: Head) -> Explanation:
+    asked = _read_question(head)
+    return session.explain(asked.text, asked.params, epsilon=asked.epsilon)
+
+
+def _list_ledger(session: Session, head: Head) -> list[Entry]:
+    return session.ledger(None if head.get("last") is None else get_field(head, "last", int))
+
+
+_RECORDS: dict[str, tuple[object, Callable[[Session, Head], object]]] = {
+    "explain": (Explanation, _explain),
+    "why": (Why, lambda session, head: session.why()),
+    "budget": (BudgetState, lambda session, head: session.budget()),
+    "budget_panel": (BudgetPanel, _show_panel),
+    "columns": (dict[str, str], lambda session, head: session.columns(get_field(head, "table", str))),
+    "ledger": (tuple[Entry, ...], _list_ledger),
+}
+"""The operations that return a record: its type, and the session's method."""
+_NAMES = "run plan postgres_run postgres_describe describe schemas check_name keep plot"
+OPERATIONS: dict[str, Callable[[ClientSession, Head], Iterator[Message]]] = {
+    **{name: vars(ClientSession)[f"_{name}"] for name in _NAMES.split()},
+    **{name: partial(ClientSession._give_record, operation=name) for name in _RECORDS},
+}
+"""The operations by their names."""
+
+
+def _step(steps: Iterator[Message], touch: Callable[[], None]) -> Message | None:
+    """Return the next message. A caller may use several threads, so no context stays set between two messages."""
+    with watch_touch(touch):
+        return next(steps, None)
+
+
+def _read_question(head: Head) -> Question:
+    """Return the cell of a statement's message."""
+    text, params = get_field(head, "text", str), read_params(head.get("params"))
+    if head.get("bound") is not None:
+        text, params = match_parameters(text, read_params(head["bound"]) or {})
+    for name, value in (params or {}).items():
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, str | bytes) and len(item) > MAX_PARAMETER:
+                what = "characters" if isinstance(item, str) else "bytes"
+                raise BindError(f"${name} has {len(item):,} {what}; the server takes {MAX_PARAMETER:,}.")
+    synthetic = get_field(head, "synthetic", bool, False)
+    return Question(text, params, read_amount(head.get("epsilon")), synthetic, head.get("rows"))
+
+
+# -- processes ----------------------------------------------------------------------------------------------------------
 
 
 def run_worker(descriptor: int, pipe: int, memory: int, zone: str) -> None:
@@ -292,7 +518,6 @@ def run_fork_server(control: socket.socket) -> None:
 
     The front gets the process's number and a descriptor of it. If a worker ends, so does what it has started.
     """
-    from dpsql.server import operations  # noqa: F401 - workers need it
 
     def reap(*given: object) -> None:
         with suppress(ChildProcessError):

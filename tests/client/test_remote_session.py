@@ -18,7 +18,7 @@ import dpsql
 from dpsql.client.remote_session import RemoteSession
 from dpsql.client.wire import READING, Message, WireError, decode, encode
 from dpsql.errors import Error, ServerError
-from dpsql.server import operations
+from dpsql.server import worker
 from tests.support.remote import NearChannel, connect_near
 from tests.support.small import open_small
 
@@ -245,7 +245,7 @@ def test_results_are_kept_by_their_handles(near: Near) -> None:
     result = remote.sql("SELECT k, COUNT(*) AS n FROM t GROUP BY k")
     remote.keep("Mine", result)
     assert remote.sql("SELECT COUNT(*) AS rows FROM mine").fetchall() == [(3,)]
-    assert session.kept.keys() == {"mine"}
+    assert session.relations == ["mine"]
     assert ("Mine", "kept result") in [row[:2] for row in remote.tables().fetchall()]
     assert dict(remote.columns("mine")) == dict(session.columns("mine"))
     assert list(remote.schema()) == ["t", "s", "r", "g", "Mine"]
@@ -286,7 +286,7 @@ def test_a_notebook_does_not_wait_long_for_its_panel(near: Near) -> None:
 def test_a_result_that_the_server_has_forgotten(near: Near) -> None:
     _, remote, _ = near
     first = remote.sql("SELECT 1 AS x")
-    others = [remote.sql(f"SELECT {i} AS x") for i in range(operations.MAX_REMEMBERED)]
+    others = [remote.sql(f"SELECT {i} AS x") for i in range(worker.MAX_REMEMBERED)]
     with pytest.raises(dpsql.BindError, match="has forgotten this result"):
         remote.keep("out", first)
     remote.keep("out", others[0])
@@ -294,7 +294,7 @@ def test_a_result_that_the_server_has_forgotten(near: Near) -> None:
 
 def test_large_results_are_not_remembered(near: Near, monkeypatch: pytest.MonkeyPatch) -> None:
     _, remote, _ = near
-    monkeypatch.setattr(operations, "MAX_REMEMBERED_BYTES", 1 << 20)
+    monkeypatch.setattr(worker, "MAX_REMEMBERED_BYTES", 1 << 20)
     large = remote.sql("SELECT i, repeat('x', 20) AS t FROM range(100000) v(i)")
     assert large.shape == (100_000, 2)
     with pytest.raises(dpsql.BindError, match="has forgotten"):
@@ -305,7 +305,7 @@ def test_an_answer_that_is_too_large_is_paid_and_can_be_asked_smaller(
     near: Near, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, remote, _ = near
-    monkeypatch.setattr(operations, "MAX_RESULT", 100_000)
+    monkeypatch.setattr(worker, "MAX_RESULT", 100_000)
     with pytest.raises(dpsql.PostprocessingError, match="the server sends"):
         remote.sql("SELECT n, i FROM (SELECT COUNT(*) AS n FROM t), range(100000) v(i)")
     assert remote.sql("SELECT COUNT(*) AS n FROM t").loss == "no charge"
@@ -316,9 +316,9 @@ def test_what_is_too_long_is_refused_before_it_is_read(near: Near) -> None:
     with pytest.raises(dpsql.ParseError, match="characters"):
         remote.sql("SELECT 1 --" + "x" * 70_000)
     with pytest.raises(dpsql.BindError, match=r"\$city has"):
-        remote.sql("SELECT $city", {"city": "x" * (operations.MAX_PARAMETER + 1)})
+        remote.sql("SELECT $city", {"city": "x" * (worker.MAX_PARAMETER + 1)})
     with pytest.raises(dpsql.BindError, match="1,048,577 bytes"):
-        remote.sql("SELECT $city", {"city": b"x" * (operations.MAX_PARAMETER + 1)})
+        remote.sql("SELECT $city", {"city": b"x" * (worker.MAX_PARAMETER + 1)})
     with pytest.raises(WireError, match="may have"):
         remote.sql("SELECT $city", {"city": "x" * (65 << 20)})
 
@@ -333,7 +333,7 @@ def test_what_can_not_be_remote_is_refused_by_name(near: Near) -> None:
 
 def test_it_has_all_that_a_session_at_hand_has() -> None:
     public = {name for name in dir(dpsql.Session) if not name.startswith("_")}
-    theirs = {"kept", "relations", "open_thresholds", "forget"}  # for the worker that hosts a session
+    theirs = {"relations"}  # for the worker that hosts a session
     assert public - theirs <= set(dir(RemoteSession))
 
 
@@ -468,12 +468,12 @@ def test_unexpected_failures_have_one_sentence(near: Near, monkeypatch: pytest.M
     assert isinstance(channel.failures[0], ValueError)
 
 
-@pytest.mark.parametrize("operation", sorted(operations.OPERATIONS))
+@pytest.mark.parametrize("operation", sorted(worker.OPERATIONS))
 @pytest.mark.parametrize(
     "body", [b"", b"\x00", encode(Message({})), encode(Message({"text": 1, "table": [], "last": "x"}))]
 )
 def test_the_worker_answers_any_bytes(idle: dpsql.Session, operation: str, body: bytes) -> None:
-    last = decode(list(operations.ClientSession(idle).answer(operation, body))[-1])
+    last = decode(list(worker.ClientSession(idle, idle.policy.server).answer(operation, body))[-1])
     assert last.head["kind"] in ("end", "error")
     if last.head["kind"] == "error":
         assert last.head["class"] in ("Error", "WireError") or last.head["message"]
@@ -495,9 +495,7 @@ plain = st.recursive(
 NAMES = ["text", "params", "epsilon", "fresh", "statements", "run", "last", "table", "name", "result", "what"]
 
 
-@given(
-    st.sampled_from(sorted(operations.OPERATIONS)), st.dictionaries(st.sampled_from(NAMES), plain, max_size=4)
-)
+@given(st.sampled_from(sorted(worker.OPERATIONS)), st.dictionaries(st.sampled_from(NAMES), plain, max_size=4))
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_worker_answers_any_message(idle: dpsql.Session, operation: str, head: dict[str, Any]) -> None:
     """Answer with an error of ours where it is none, and never by a failure that nobody foresaw."""
@@ -507,7 +505,7 @@ def test_the_worker_answers_any_message(idle: dpsql.Session, operation: str, hea
     except WireError:  # NaN
         return
     *before, last = map(
-        decode, operations.ClientSession(idle).answer(operation, body, report=failures.append)
+        decode, worker.ClientSession(idle, idle.policy.server).answer(operation, body, report=failures.append)
     )
     assert last.head["kind"] in ("end", "error")
     assert all(message.head["kind"] in ("value", "result") for message in before)
@@ -516,7 +514,7 @@ def test_the_worker_answers_any_message(idle: dpsql.Session, operation: str, hea
 
 def test_an_answer_that_can_not_be_sent_is_an_error(near: Near, monkeypatch: pytest.MonkeyPatch) -> None:
     _, remote, _ = near
-    monkeypatch.setattr(operations, "list_pictures", lambda account, what: {"burn_down": float("inf")})
+    monkeypatch.setattr(worker, "list_pictures", lambda account, what: {"burn_down": float("inf")})
     with pytest.raises(Error, match="can't be sent"):
         remote._find_pictures("budget")
 
@@ -545,63 +543,21 @@ def test_several_threads_may_ask(near: Near) -> None:
 # -- another process goes on
 
 
-def begin_again(channel: NearChannel) -> operations.ClientSession:
-    """Return a session that has the same engine and ledger, and of the first's state its journal alone."""
-    session = channel.near.session
-    made = dpsql.Session(session.policy, session._pipeline.engine, session.account)
-    other = operations.ClientSession(made)
-    other.restore(channel.near.read_journal())
-    return other
-
-
-def test_kept_results_are_made_again_from_stored_answers(near: Near) -> None:
-    session, remote, channel = near
-    remote.run(
-        "a << SELECT k, COUNT(*) AS n FROM t WHERE x < $x GROUP BY k; b << SELECT SUM(n) AS s FROM a",
-        {"x": 2},
+def test_what_is_lost_with_a_process_is_told_once(near: Near) -> None:
+    session, remote, _ = near
+    remote.sql("r1 << SELECT 1 AS x")
+    again, _ = connect_near(
+        worker.ClientSession(
+            dpsql.Session(session.policy, session._pipeline.engine, session.account),
+            session.policy.server,
+            True,
+        )
     )
-    remote.keep("c", remote.sql("SELECT * FROM b"))
-    expected = remote.sql("SELECT * FROM a, b, c").fetchall()
-    spent = session.budget().spent_epsilon
-    other = begin_again(channel)
-    assert other.session.sql("SELECT * FROM a, b, c").fetchall() == expected
-    assert session.budget().spent_epsilon == spent
-    assert other.read_journal() == channel.near.read_journal()
-
-
-def test_what_is_lost_is_told_once(near: Near) -> None:
-    _, remote, channel = near
-    remote.sql("DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1)")
-    remote.sql("r1 << SELECT random() AS x")
-    other = begin_again(channel)
-    again, _ = connect_near(other)
     first, second = again.run("SELECT 1 AS x; SELECT 2 AS x")
-    assert any("the threshold alarm is closed" in note for note in first.notes)
-    assert any("the kept result r1 is lost" in note for note in first.notes)
+    assert any("kept results and open thresholds are gone" in note for note in first.notes)
     assert second.notes == ()
-    other.restore(channel.near.read_journal())
-    with pytest.raises(dpsql.Error) as caught:
-        again.sql("SELECT WITH alarm COUNT(*) FROM t")
-    assert "DECLARE it again" in str(caught.value.hint)
-
-
-def test_a_journal_does_not_grow_without_bound(near: Near, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, remote, channel = near
-    monkeypatch.setattr(operations, "MAX_JOURNAL", 3)
-    for i in range(6):
-        remote.sql(f"r{i} << SELECT {i} AS x")
-    assert len(channel.near.read_journal()) == 3
-    remote.sql("r0 << SELECT $x AS x", {"x": "x" * operations.MAX_JOURNAL_LINE})
-    assert len(channel.near.read_journal()) == 2
-
-
-def test_a_kept_result_that_would_be_another_one_is_not_made(near: Near) -> None:
-    """Drop ``b``, which was made of an ``a`` that has another content since."""
-    _, remote, channel = near
-    remote.run("a << SELECT 1 AS x; b << SELECT x FROM a; a << SELECT 2 AS x")
-    other = begin_again(channel)
-    assert other.session.kept.keys() == {"a"}
-    assert other.session.sql("SELECT x FROM a").fetchall() == [(2,)]
+    with pytest.raises(dpsql.Error, match="r1"):
+        again.sql("SELECT * FROM r1")
 
 
 # -- what a client is made of

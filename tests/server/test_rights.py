@@ -28,7 +28,7 @@ pytest.importorskip("starlette")
 
 from dpsql.cli import main
 from dpsql.client.wire import Message, encode
-from dpsql.server import operations
+from dpsql.server import worker
 from dpsql.server.analyst_tokens import TokenFile
 from dpsql.server.console.app import make_app
 from dpsql.server.console.metrics import make_metrics_app
@@ -230,8 +230,8 @@ analyst's does, in any state. They only show; no method but GET and HEAD is take
 
 def test_every_page_of_the_owners_is_listed() -> None:
     nothing: Any = None
-    pages = make_app(nothing, {"host": ""}, nothing, lambda: None).routes
-    figures = make_metrics_app(nothing, "", lambda: None).routes
+    pages = make_app(nothing, {"host": ""}, nothing).routes
+    figures = make_metrics_app(nothing, "").routes
     assert {route.path for route in cast("list[Any]", pages)} == {*PAGES}
     assert {route.path for route in cast("list[Any]", figures)} == {"/metrics", "/healthz"}
     assert all(route.methods <= {"GET", "HEAD"} for route in cast("list[Any]", [*pages, *figures]))
@@ -314,7 +314,7 @@ def list_calls() -> list[str]:
 
 def list_actions() -> list[str]:
     """Return all actions: the front's own, those of workers, and those of Flight SQL."""
-    return [f"dpsql.{name}" for name in [*OWN_ACTIONS, *operations.OPERATIONS]] + list(ACTIONS)
+    return [f"dpsql.{name}" for name in [*OWN_ACTIONS, *worker.OPERATIONS]] + list(ACTIONS)
 
 
 def test_every_call_of_flight_is_listed() -> None:

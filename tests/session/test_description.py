@@ -50,7 +50,7 @@ def test_cells_of_several_statements(session: dpsql.session.session.Session) -> 
     )
     assert described.price == "ε=0.1"
     assert described.schema == pa.schema([("m", pa.int64())])
-    assert "x" not in session.kept
+    assert "x" not in session.relations
     declared = session.describe("DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1)")
     assert (declared.price, declared.schema) == (
         "ε=1",

@@ -11,7 +11,7 @@ import pyarrow.flight as flight
 from dpsql.client.remote_session import RemoteSession
 from dpsql.client.wire import READING, Message, decode, encode
 from dpsql.policy.model import Policy
-from dpsql.server.operations import ClientSession
+from dpsql.server.worker import ClientSession
 from dpsql.session.session import Session
 
 
@@ -25,7 +25,9 @@ class NearChannel:
     """A channel that answers in the caller's process."""
 
     def __init__(self, session: Session | ClientSession, analyst: str = "ann") -> None:
-        self.near = session if isinstance(session, ClientSession) else ClientSession(session)
+        self.near = (
+            session if isinstance(session, ClientSession) else ClientSession(session, session.policy.server)
+        )
         self.analyst = analyst
         self.sent: list[tuple[str, Message]] = []
         self.arrived: list[Message] = []

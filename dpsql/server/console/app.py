@@ -3,8 +3,8 @@
 A one-time link gives a browser a cookie; without it, every address except a link's answers one sentence. The page allows GET and
 HEAD only, and refuses requests that name another host or come from another site, since nothing can be changed here.
 
-Each request reads the budget and the latest statements. Lists of statements' numbers by analyst grow with the ledger. A thread
-makes the figures of the whole ledger, in at most a twentieth of the time, while somebody looks at them.
+Each request reads the budget and the latest statements. A thread counts the statements of each analyst, and makes the report of
+the whole ledger, in at most a twentieth of the time, while somebody looks at it.
 
 :func:`dpsql.report.tables.fill` escapes everything in templates, since analysts choose names and texts.
 
@@ -18,14 +18,12 @@ import os
 import secrets
 import threading
 import time
-from array import array
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import field
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode, urlsplit
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
 
 from dpsql.client.channel import is_this_machine
 from dpsql.errors import Error, PolicyError
@@ -33,18 +31,7 @@ from dpsql.late_dataclass import dataclass
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.records import BudgetState, Entry
 from dpsql.report.data import describe_entry, make_report
-from dpsql.report.pages import (
-    REFUSALS,
-    draw_charts,
-    write_accountants,
-    write_assumptions,
-    write_bar,
-    write_guarantee,
-    write_refusals,
-    write_statements,
-    write_sums,
-    write_table,
-)
+from dpsql.report.pages import write_bar, write_sections, write_statements, write_table
 from dpsql.report.tables import Data, Html, clip_text, fill, join, name_of, read_template, tag
 from dpsql.server.analyst_tokens import TokenFile, TokenRecord
 from dpsql.server.frames import FrameError, Frames
@@ -55,34 +42,14 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-LISTED_ON_A_PAGE = 100
 LATEST_STATEMENTS = 20
 _STEP = 500
 """Statements read under one lock."""
 _LOOK_SECONDS = 1.0
 _WANTED_SECONDS = 600.0
-"""Seconds after the last request for figures during which they are refreshed."""
+"""Seconds after the last request for the report during which it is refreshed."""
 _REST = 20.0
-"""Figures take at most a twentieth of the time."""
-
-
-@dataclass
-class Numbers:
-    """The numbers of one analyst's statements, or of everybody's, and of the refused ones."""
-
-    all: array[int] = field(default_factory=lambda: array("Q"))
-    refused: array[int] = field(default_factory=lambda: array("Q"))
-
-
-@dataclass(frozen=True)
-class StatementPage:
-    """One page of statements, newest first. ``missing`` counts those that have not been read so far."""
-
-    entries: list[Data]
-    page: int
-    pages: int
-    count: int
-    missing: int
+"""The report takes at most a twentieth of the time."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +83,9 @@ class LedgerView:
         self._ledger: Ledger | None = None
         self._readings = 0
         self._looked = 0
-        """The last statement in the lists."""
-        self._who: dict[str, Numbers] = {}
-        self._everybody = Numbers()
+        """The last statement that was counted."""
+        self._counts: Counter[tuple[str, bool]] = Counter()
+        """The number of statements by analyst and by whether they were refused."""
         self._shares: tuple[int, dict[str, BudgetState]] = (-1, {})
         self._report: Data | None = None
         self._report_row = -1
@@ -158,45 +125,14 @@ class LedgerView:
                 ledger, (entry for number in numbers for entry in ledger.walk(number, number))
             )
 
-    def list_page(self, page: int, who: str | None = None, refused: bool = False) -> StatementPage:
-        """Return a page of statements.
-
-        Args:
-            page: 1 has the newest.
-            who: only statements of this analyst.
-            refused: only refused statements.
-        """
-        with self._lock:
-            ledger = self.open()
-            count = ledger.count
-            if count <= self._looked + LISTED_ON_A_PAGE:
-                self._look_further(ledger)
-            missing = count - self._looked
-            whose = self._everybody if who is None else self._who.get(who, Numbers())
-            numbers: Any = whose.refused if refused else whose.all
-            if who is None and not refused:
-                numbers, missing = range(1, count + 1), 0
-            pages = max(1, -(-len(numbers) // LISTED_ON_A_PAGE))
-            page = min(max(1, page), pages)
-            end = len(numbers) - (page - 1) * LISTED_ON_A_PAGE
-            shown = numbers[max(0, end - LISTED_ON_A_PAGE) : end]
-            if isinstance(shown, range):
-                found = list(ledger.walk(shown.start, shown.stop - 1)) if shown else []
-            else:
-                found = [entry for number in shown for entry in ledger.walk(number, number)]
-            return StatementPage(self._describe(ledger, reversed(found)), page, pages, len(numbers), missing)
-
     def _describe(self, ledger: Ledger, entries: Iterable[Entry]) -> list[Data]:
         return [describe_entry(entry, ledger.accountant, ledger.policy) for entry in entries]
 
     def _look_further(self, ledger: Ledger) -> None:
-        """Add further statements to the lists."""
+        """Count further statements."""
         end = min(ledger.count, self._looked + _STEP)
         for entry in ledger.walk(self._looked + 1, end):
-            for numbers in (self._everybody, self._who.setdefault(name_of(entry), Numbers())):
-                numbers.all.append(entry.statement_id)
-                if entry.outcome == "refused":
-                    numbers.refused.append(entry.statement_id)
+            self._counts[name_of(entry), entry.outcome == "refused"] += 1
         self._looked = end
 
     # -- people ---------------------------------------------------------------------------------------------------
@@ -217,13 +153,12 @@ class LedgerView:
                     name,
                     tokens.get(name),
                     shares.get(name),
-                    len(numbers.all) - len(numbers.refused),
-                    len(numbers.refused),
+                    self._counts[name, False],
+                    self._counts[name, True],
                     counted.get(name, {}),
                     name in known,
                 )
-                for name in dict.fromkeys([*known, *tokens, *counted, *self._who])
-                for numbers in [self._who.get(name, Numbers())]
+                for name in dict.fromkeys([*known, *tokens, *counted, *(who for who, _ in self._counts)])
             ]
 
     def _find_shares(self, ledger: Ledger, names: list[str]) -> dict[str, BudgetState]:
@@ -236,10 +171,10 @@ class LedgerView:
             self._shares = (row, found)
         return self._shares[1]
 
-    # -- figures --------------------------------------------------------------------------------------------------
+    # -- the report --------------------------------------------------------------------------------------------------
 
     def find_report(self) -> tuple[Data | None, int]:
-        """Return the last figures of the ledger and the number of new rows since; None before the first figures."""
+        """Return the last report and the number of new rows since; None before the first one."""
         self._wanted = time.monotonic() + _WANTED_SECONDS
         with self._lock:
             row = self.open().last_row
@@ -248,7 +183,7 @@ class LedgerView:
         return self._report, row - self._report_row
 
     def _work(self) -> None:
-        """Read new statements, and make figures that are wanted."""
+        """Count new statements, and make a report that is wanted."""
         while True:
             self._woken.wait(_LOOK_SECONDS)
             self._woken.clear()
@@ -260,7 +195,7 @@ class LedgerView:
                 self._make_report()
 
     def _look_at_all(self) -> Iterator[int]:
-        """Read new statements; yield the number of those left after each step."""
+        """Count new statements; yield the number of those left after each step."""
         while True:
             with self._lock:
                 ledger = self.open()
@@ -277,7 +212,6 @@ class LedgerView:
                 if row == self._report_row:
                     return
                 made = make_report(ledger, ledger.policy)
-            made["written_text"] = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
             self._report, self._report_row, self.report_error = made, row, ""
         except Error as error:
             self.report_error = error.message
@@ -285,17 +219,16 @@ class LedgerView:
         self._made_again = now + _REST * (now - began)
 
 
-TABS = {"": "Now", "statements": "Statements", "refusals": "Refusals", "promise": "Promise and curves"}
+TABS = {"": "Now", "report": "Report"}
 """The pages of a policy: the last part of the address, and the title."""
 _STAGES = {"waits": "waits for its turn", "works": "before private data", "reads": "reads private data"}
 _AGAIN = Html('<noscript><meta http-equiv="refresh" content="10"></noscript>\n')
 _SOON = Html('<meta http-equiv="refresh" content="3">\n')
 
 
-def write_link(policy: str, tab: str = "", **given: object) -> str:
+def write_link(policy: str, tab: str = "") -> str:
     """Return the address of a policy's page."""
-    path = f"/policy/{quote(policy, safe='')}/{tab}"
-    return f"{path}?{urlencode(given)}" if given else path
+    return f"/policy/{quote(policy, safe='')}/{tab}"
 
 
 def write_links(links: Iterable[tuple[str, str, bool]], mark: str = "true") -> Html:
@@ -373,7 +306,7 @@ def write_now(view: LedgerView, live: Data, events: Sequence[Data]) -> Html:
         join(notices),
         write_section("left", "Budget left", left),
         write_section("running", "Running requests", _write_running(view, live["queues"])),
-        write_section("analysts", "Analysts", _write_analysts(view, view.list_analysts(live["queues"]))),
+        write_section("analysts", "Analysts", _write_analysts(view.list_analysts(live["queues"]))),
         write_section("latest", "Latest statements", listed),
         write_section("events", "Events of the server", _write_events(view.name, events)),
     ]
@@ -409,27 +342,24 @@ def _write_running(view: LedgerView, queues: Sequence[Data]) -> Html:
     )
 
 
-def _write_analysts(view: LedgerView, analysts: Sequence[AnalystView]) -> Html:
+def _write_analysts(analysts: Sequence[AnalystView]) -> Html:
     if not analysts:
         return tag("p", "The policy names no analyst, and there are no statements.")
     rows = []
     for one in analysts:
-        link = tag("a", one.name or "not named", href=write_link(view.name, "statements", who=one.name))
         share: Html | str = "of the whole"
         if one.share is not None:
             spent = write_bar(float(one.share.share), f"spent of the share of {one.name}")
             said = f"{one.share.spent} of {one.share.limit} spent, {one.share.left} left"
             share = spent + tag("span", said)
-        counted, refused = one.queue, "0"
-        if one.refused:
-            refused = tag("a", str(one.refused), href=write_link(view.name, "refusals", who=one.name))
+        counted = one.queue
         rows.append(
             (
-                tag("span", link, class_="name"),
+                tag("span", one.name or "not named", class_="name"),
                 _write_state(one),
                 share,
                 str(one.statements),
-                refused,
+                str(one.refused),
                 str(counted.get("sessions", 0)),
                 f"{counted.get('failures', 0)} of {MAX_FAILURES}",
                 f"{counted.get('overruns', 0)} of {MAX_OVERRUNS}",
@@ -474,66 +404,17 @@ def _write_events(policy: str, events: Sequence[Data]) -> Html:
     )
 
 
-# -- pages of statements --------------------------------------------------------------------------------------------------
-
-
-def write_list(
-    view: LedgerView, tab: str, found: StatementPage, people: Sequence[str], who: str | None
-) -> Html:
-    """Write a page of statements or of refusals, for analyst ``who`` among ``people`` or for everybody."""
-    chosen = {} if who is None else {"who": who}
-    first = (found.page - 1) * LISTED_ON_A_PAGE + 1
-    last = first + len(found.entries) - 1
-    what = "refusals" if tab == "refusals" else "statements"
-    whose = "" if who is None else f" of {who}"
-    count = f"{first} to {last} of {found.count} {what}{whose}, newest first" if found.entries else ""
-    still = f"; {found.missing} older statements are still being read" if found.missing else ""
-    if not found.entries:
-        table = tag("p", f"None{still}.")
-    elif tab == "refusals":
-        table = write_refusals(found.entries, f"{count}{still}. {REFUSALS}")
-    else:
-        table = write_statements(found.entries, count + still)
-    steps = []
-    for page, name, rel in ((found.page - 1, "Newer", "prev"), (found.page + 1, "Older", "next")):
-        if 1 <= page <= found.pages:
-            steps.append(tag("a", name, href=write_link(view.name, tab, **chosen, page=page), rel=rel))
-    steps.append(tag("span", f"page {found.page} of {found.pages}", class_="quiet"))
-    choices = [("everybody", None), *((name or "not named", name) for name in people)]
-    links = (
-        (shown, write_link(view.name, tab, **({} if name is None else {"who": name})), name == who)
-        for shown, name in choices
-    )
-    inner = (
-        tag("nav", tag("ul", write_links(links), class_="people"), aria_label="Whose")
-        + table
-        + tag("nav", join(steps), class_="pages", aria_label="Pages of the list")
-    )
-    title = "Refused statements" if tab == "refusals" else "Statements and their costs"
-    return write_section(tab, title, inner)
-
-
-# -- the guarantee --------------------------------------------------------------------------------------------------------
-
-
-def write_promise(view: LedgerView) -> tuple[Html, Html]:
-    """Write the guarantee with its curves, and the instruction to reload while they are being made."""
+def write_report_tab(view: LedgerView) -> tuple[Html, Html]:
+    """Write the report, as ``dpsql report`` does, and the instruction to reload while it is being made."""
     data, behind = view.find_report()
     if data is None:
         sentence = (
             view.report_error or "The ledger is being added up. This page shows the sums when they are ready."
         )
         return tag("p", sentence, role="status"), _SOON
-    since = f"As of {data['written_text']}" + ("; newer statements are being added." if behind else ".")
-    asked = write_sums(data["asked"]) if data["asked"]["people"] else tag("p", "Nothing yet.")
-    sections = [
-        tag("p", since, class_="quiet"),
-        write_section("guarantee", "The guarantee", write_guarantee(data["guarantee"])),
-        write_section("pictures", "In pictures", draw_charts(data)),
-        write_section("sums", "By person and day", asked + write_accountants(data["accountants"])),
-        write_section("assumptions", "Assumptions", write_assumptions(data["assumptions"])),
-    ]
-    return join(sections), Html()
+    since = f"As of {data['written'][:19].replace('T', ' ')} UTC"
+    since += "; newer statements are being added." if behind else "."
+    return tag("p", since, class_="quiet") + write_sections(data), Html()
 
 
 ANSWER_SECONDS = 10.0
@@ -558,10 +439,6 @@ class FrontLink:
     def use_link(self, key: str) -> bool:
         """Return whether a one-time link is valid; it then expires."""
         return self._ask({"kind": "enter", "key": key}).get("good") is True
-
-    def log_dropped(self, count: int, addresses: str, why: str) -> None:
-        """Write a line about dropped connections into the server's log."""
-        self._ask({"kind": "dropped", "count": count, "addresses": addresses, "why": why})
 
     def _ask(self, head: Data) -> Data:
         """Ask the front, or end this process if the front has ended."""
@@ -659,7 +536,7 @@ class ConsolePages:
                 self._live = (time.monotonic(), live)
         return live
 
-    def write(self, name: str, tab: str, query: Any) -> Html | None:
+    def write(self, name: str, tab: str) -> Html | None:
         """Write a page; return None if the address has none.
 
         Raises:
@@ -677,28 +554,18 @@ class ConsolePages:
             return status + write_now(view, mine, live["events"])
         if tab == "":
             content = write_now(view, mine, live["events"])
-        elif tab == "promise":
-            content, again = write_promise(view)
         else:
-            who, page = query.get("who"), query.get("page", "1")
-            found = view.list_page(
-                int(page) if page.isascii() and page.isdigit() and len(page) < 10 else 1,
-                who,
-                tab == "refusals",
-            )
-            people = [one.name for one in view.list_analysts(mine["queues"])]
-            content = write_list(view, tab, found, people, who)
+            content, again = write_report_tab(view)
         return write_frame(view, list(self.views), tab, content, told, again)
 
 
-def make_app(front: FrontLink, setup: Data, pages: ConsolePages, let_in: Callable[[], None]) -> Starlette:
+def make_app(front: FrontLink, setup: Data, pages: ConsolePages) -> Starlette:
     """Return the application of the page.
 
     Args:
         front: the front.
         setup: has the address of the listening socket.
         pages: the pages.
-        let_in: called once the browser is known that sent a request.
     """
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
@@ -715,8 +582,6 @@ def make_app(front: FrontLink, setup: Data, pages: ConsolePages, let_in: Callabl
     async def guard(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
         reply = refuse(request)
         if reply is None:
-            if request.url.path != "/enter":
-                let_in()
             reply = await go_on(request)
         reply.headers.update(HEADERS)
         return reply
@@ -756,7 +621,7 @@ def make_app(front: FrontLink, setup: Data, pages: ConsolePages, let_in: Callabl
     def show(request: Request) -> Response:
         name, tab = request.path_params["policy"], request.path_params.get("tab", "")
         try:
-            page = pages.write(name, tab, request.query_params)
+            page = pages.write(name, tab)
         except Error as error:
             return PlainTextResponse("\n".join(error.lines()), 503)
         if page is None:

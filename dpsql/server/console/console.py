@@ -2,7 +2,7 @@
 
 A separate process (:mod:`dpsql.server.console.process`) writes the page and the metrics from the ledger, which it may only
 read, so that neither HTTP nor a long ledger slows the front. The process asks the front which calls run and whether a link is
-valid, and reports dropped connections. The front answers nothing else.
+valid. The front answers nothing else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpsql.client.channel import is_this_machine, read_secret
 from dpsql.client.wire import Message
 from dpsql.errors import ServerError
 from dpsql.late_dataclass import dataclass
-from dpsql.server.connections import ListenPlace, TlsFiles, log_dropped, open_listener, read_place
+from dpsql.server.connections import ListenPlace, TlsFiles, open_listener, read_place
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.frames import FrameError, Frames
 from dpsql.server.served import ServedPolicy
@@ -216,10 +216,6 @@ class Console:
             }
         if kind == "enter":
             return {"kind": "enter", "good": self._use_link(asked.head.get("key"))}
-        if kind == "dropped":
-            count, addresses, why = (asked.head.get(part) for part in ("count", "addresses", "why"))
-            log_dropped(self._log, int(str(count)[:9]), str(addresses), str(why))
-            return {"kind": "dropped"}
         raise FrameError("a frame of an unknown kind")
 
     def _use_link(self, key: object) -> bool:

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -142,13 +142,12 @@ def find_free_space(folder: Path) -> float:
     return 0.0
 
 
-def make_metrics_app(pages: ConsolePages, digest: str, let_in: Any) -> Starlette:
+def make_metrics_app(pages: ConsolePages, digest: str) -> Starlette:
     """Return the application.
 
     Args:
         pages: the ledgers, and the front's answers.
         digest: the SHA-256 of the token that a scrape needs; empty if it needs none.
-        let_in: called once a client may ask.
     """
     from starlette.applications import Starlette
     from starlette.responses import PlainTextResponse, Response
@@ -164,7 +163,6 @@ def make_metrics_app(pages: ConsolePages, digest: str, let_in: Any) -> Starlette
             return PlainTextResponse(
                 "This needs the token of --metrics-token.", 401, {"WWW-Authenticate": "Bearer"}
             )
-        let_in()
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     def tell_health(request: Request) -> Response:

@@ -13,12 +13,10 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from contextvars import ContextVar
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpsql.server.connections import LOGIN_SECONDS, Arrivals, write_peer
 from dpsql.server.console.app import ConsolePages, FrontLink, LedgerView, make_app
 from dpsql.server.frames import Frames
 from dpsql.server.isolation import confine, protect_memory
@@ -26,53 +24,29 @@ from dpsql.server.isolation import confine, protect_memory
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-_LET_IN: ContextVar[Callable[[], None]] = ContextVar("let_in", default=lambda: None)
-"""Called once the browser is known that sent the request."""
+CONNECTION_SECONDS = 15.0
+"""Seconds after which a connection without a running request is closed, so that idle ones keep nobody out."""
 
 
-def make_protocol(arrivals: Arrivals) -> type[asyncio.Protocol]:
-    """Return a protocol of uvicorn's whose connections count as arrivals until their browser is known."""
+def make_protocol() -> type[asyncio.Protocol]:
+    """Return a protocol of uvicorn's whose connections end soon."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    class BoundedProtocol(H11Protocol):
-        _slow: asyncio.TimerHandle | None = None
-
+    class ShortProtocol(H11Protocol):
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            peer = "unix:" if self.client is None else write_peer(self.client)
-            self._slow = self.loop.call_later(LOGIN_SECONDS, self._end_slow)
-            arrivals.add(self, peer, transport.abort)
+            self.loop.call_later(CONNECTION_SECONDS, self._end)
 
-        def data_received(self, data: bytes) -> None:
-            _LET_IN.set(self.let_in)
-            super().data_received(data)
+        def _end(self) -> None:
+            if not self.transport.is_closing():
+                self.shutdown()
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self.let_in()
-            super().connection_lost(exc)
-
-        def let_in(self) -> None:
-            if self._slow is not None:
-                self._slow.cancel()
-                self._slow = None
-            arrivals.let_in(self)
-
-        def _end_slow(self) -> None:
-            arrivals.leave(self)
-            self.transport.abort()
-
-    return BoundedProtocol
-
-
-def let_browser_in() -> None:
-    """Note that the browser is known which sent the request that is answered now."""
-    _LET_IN.get()()
+    return ShortProtocol
 
 
 MEMORY_BYTES = 2 << 30
 """Bytes of memory for the process, in addition to mapped libraries."""
 _NICE = 10
-MAX_CONNECTIONS = 64
 _IDLE_SECONDS = 5
 _MAX_HEAD = 16_384
 
@@ -96,17 +70,12 @@ def run_console(frames: int, pipe: int, *listening: int) -> None:
     pages = ConsolePages(front, {view.name: view for view in views})
     servers = []
     if setup["page"]:
-        servers.append(
-            make_server(
-                make_app(front, setup, pages, let_browser_in), Arrivals(front.log_dropped, "owner's page")
-            )
-        )
+        servers.append(make_server(make_app(front, setup, pages)))
     if setup["metrics"] is not None:
         from dpsql.server.console.metrics import keep_certificate, make_metrics_app
 
         files = setup["metrics"]["files"]
-        app = make_metrics_app(pages, setup["metrics"]["digest"], let_browser_in)
-        servers.append(make_server(app, Arrivals(front.log_dropped, "metrics"), files))
+        servers.append(make_server(make_metrics_app(pages, setup["metrics"]["digest"]), files))
         if files:
             keep_certificate(servers[-1].config.ssl, files)
     running = [
@@ -119,14 +88,14 @@ def run_console(frames: int, pipe: int, *listening: int) -> None:
         thread.join()
 
 
-def make_server(app: Starlette, arrivals: Arrivals, files: Sequence[str] = ()) -> Any:
+def make_server(app: Starlette, files: Sequence[str] = ()) -> Any:
     """Return an HTTP server of uvicorn's; ``files`` are a certificate and its key, if it has TLS."""
     certificate, key = files or (None, None)
     import uvicorn
 
     config = uvicorn.Config(
         app,
-        http=make_protocol(arrivals),
+        http=make_protocol(),
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -134,7 +103,6 @@ def make_server(app: Starlette, arrivals: Arrivals, files: Sequence[str] = ()) -
         access_log=False,
         server_header=False,
         proxy_headers=False,  # no proxy may change the client's address
-        limit_concurrency=MAX_CONNECTIONS,
         timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=1,
         h11_max_incomplete_event_size=_MAX_HEAD,

@@ -9,14 +9,13 @@ client. This module stands apart from :mod:`dpsql.server.flight.front`, which au
 from __future__ import annotations
 
 import json
-import math
 import re
 import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -242,30 +241,20 @@ def make_sql_info(asked: Iterable[int], version: str, statement_bytes: int) -> p
 
 # -- answers ---------------------------------------------------------------------------------------------------------------
 
-MAX_INTERVALS = 10_000
-"""Most rows with intervals in the metadata."""
 BATCH_BYTES = 1 << 20
 """The approximate size of a batch of rows, since clients limit messages."""
-_LEFT_OUT = (
-    "the intervals of {:,} rows are left out: INTERVAL_LOW(column) and INTERVAL_HIGH(column) select them."
-)
 
 
 def write_answer(result: Result) -> pa.Table:
-    """Return a result's table with loss, cost, intervals and notes in the schema's metadata."""
-    notes = list(result.notes)
+    """Return a result's table with loss, cost, statement and notes in the schema's metadata."""
     metadata = {
         "loss": result.loss,
         "cost_line": result.cost_line,
         "confidence": str(float(result.confidence)),
+        "notes": json.dumps(list(result.notes)),
     }
     if result.statement_id is not None:
         metadata["statement_id"] = result.statement_id
-    if len(result) <= MAX_INTERVALS:
-        metadata["intervals"] = json.dumps(_plain(result.intervals))
-    elif result.ends:
-        notes.append(_LEFT_OUT.format(len(result)))
-    metadata["notes"] = json.dumps(notes)
     return result.table.replace_schema_metadata({f"dpsql.{key}": text for key, text in metadata.items()})
 
 
@@ -279,17 +268,6 @@ def cut_batches(table: pa.Table) -> pa.RecordBatchReader:
     each = max(1, table.nbytes // max(1, len(table)))
     batches = table.to_batches(max_chunksize=max(1, BATCH_BYTES // each))
     return pa.RecordBatchReader.from_batches(table.schema, batches)
-
-
-def _plain(value: object) -> object:
-    """Return ends of intervals as JSON values; an infinite end is null."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if value is None or isinstance(value, int | float | str) else str(value)
 
 
 @dataclass(frozen=True)
@@ -392,10 +370,6 @@ ACTIONS = {
     "CreatePreparedStatement": "Bind and price a statement; spends nothing.",
     "ClosePreparedStatement": "Forget a prepared statement.",
     "CancelFlightInfo": "Stop a statement.",
-    "SetSessionOptions": "Choose the catalog: there is one.",
-    "GetSessionOptions": "Return the catalog.",
-    "CloseSession": "End a session, if it is the connection's own.",
-    "CreatePreparedSubstraitPlan": "Refused: plans aren't supported.",
     "BeginTransaction": "Refused: there are no transactions.",
     "BeginSavepoint": "Refused: there are no transactions.",
     "EndTransaction": "Refused: there are no transactions.",
@@ -403,16 +377,11 @@ ACTIONS = {
 }
 """The actions of Flight SQL that have an answer, even if it is a refusal."""
 _QUERIES = ("CommandStatementQuery", "CommandPreparedStatementQuery")
-_UPDATES = ("CommandStatementUpdate", "CommandPreparedStatementUpdate")
 _LOOK_SECONDS = 0.25
 """Seconds between two checks that a client is still connected."""
 _CANCELLING, _NOT_CANCELLABLE = 2, 3
-_NOT_CLOSEABLE = 3
-_INVALID_NAME, _INVALID_VALUE = 1, 2
 _NO_TRANSACTIONS = "transactions aren't supported: statements write nothing, and a charge can't be undone."
 _READ_ONLY = "the client sent this as an update, but dpsql only answers queries."
-_NO_PLANS = "Substrait plans aren't supported."
-_NO_TABLES = "uploads are not supported: only the owner adds tables to a server."
 
 
 def write_flight_error(error: Error) -> flight.FlightServerError:
@@ -470,7 +439,7 @@ class FlightSqlService:
         """Bind the values of a prepared statement's parameters, and send the client the new handle."""
         name, command = unpack_message(descriptor.command or b"")
         if name != "CommandPreparedStatementQuery":
-            self._refuse_update(caller, context, name, command)
+            raise ParseError(_READ_ONLY, hint="let the client execute it as a query.")
         held = self._read_statement(command)
         bound = read_parameters(reader, caller.queue.edition.policy.server.max_parameter_bytes)
         handle = StatementHandle(held.text, bound).write()
@@ -490,14 +459,6 @@ class FlightSqlService:
         elif kind == "CancelFlightInfo":
             status = self._cancel(caller, read_message("CancelFlightInfoRequest", body).info)
             yield make_message("CancelFlightInfoResult", status=status).SerializeToString()
-        elif kind == "SetSessionOptions":
-            yield self._set_options(caller, read_message("SessionOptions", body)).SerializeToString()
-        elif kind == "GetSessionOptions":
-            yield self._list_options(caller).SerializeToString()
-        elif kind == "CloseSession":
-            yield make_message("CloseSessionResult", status=_NOT_CLOSEABLE).SerializeToString()
-        elif kind == "CreatePreparedSubstraitPlan":
-            raise ParseError(_NO_PLANS, hint="send the statement as SQL.")
         else:
             raise PrivacyError(_NO_TRANSACTIONS, hint="leave autocommit on.")
 
@@ -513,28 +474,6 @@ class FlightSqlService:
             is_update=False,
         )
 
-    def _set_options(self, caller: Right, asked: Any) -> Any:
-        """Take the catalog that there is; other options are named as those that can't be set."""
-        problems = []
-        for option in asked.session_options:
-            wanted = {"catalog": caller.served.name, "schema": ""}.get(option.key)
-            if wanted is None or option.value.string_value != wanted:
-                value = make_message(
-                    "SessionOptionError", value=_INVALID_NAME if wanted is None else _INVALID_VALUE
-                )
-                problems.append(make_message("SessionOptionProblem", key=option.key, value=value))
-        return make_message("SetSessionOptionsResult", errors=problems)
-
-    def _list_options(self, caller: Right) -> Any:
-        options = {"catalog": caller.served.name, "schema": ""}
-        listed = [
-            make_message(
-                "SessionOption", key=key, value=make_message("SessionOptionValue", string_value=text)
-            )
-            for key, text in options.items()
-        ]
-        return make_message("SessionOptions", session_options=listed)
-
     def _cancel(self, caller: Right, info: Any) -> int:
         """Stop the statement of a FlightInfo's ticket, if it is the analyst's own and runs."""
         for endpoint in info.endpoint[:1]:
@@ -546,20 +485,6 @@ class FlightSqlService:
                     return _CANCELLING
         return _NOT_CANCELLABLE
 
-    # -- refusals -----------------------------------------------------------------------------------------------
-
-    def _refuse_update(self, caller: Right, context: object, name: str, command: Any) -> NoReturn:
-        """Refuse an update, with the language's own error if the statement isn't valid."""
-        if name in _UPDATES:
-            self._describe(caller, context, self._read_statement(command))
-        elif name == "CommandStatementIngest":
-            raise PrivacyError(_NO_TABLES, hint="write small tables as WITH t(a, b) AS (VALUES ...).")
-        else:
-            raise flight.FlightServerError(
-                "the server takes rows only for the parameters of a prepared statement."
-            )
-        raise ParseError(_READ_ONLY, hint="let the client execute it as a query.")
-
     # -- tables -------------------------------------------------------------------------------------------------
 
     def _find_table_schema(self, name: str, command: object) -> pa.Schema:
@@ -567,7 +492,7 @@ class FlightSqlService:
             return find_catalog_schema(name, command)
         if name == "CommandGetSqlInfo":
             return SQL_INFO_SCHEMA
-        raise ParseError(_NO_PLANS if "Substrait" in name else _READ_ONLY, hint="send a query as SQL.")
+        raise ParseError(_READ_ONLY, hint="send a query as SQL.")
 
     def _make_table(self, caller: Right, context: object, name: str, command: Any) -> pa.Table:
         """Return the rows of a command of browsing."""

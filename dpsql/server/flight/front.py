@@ -57,7 +57,7 @@ from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.flight.flight_sql import ACTIONS, FlightSqlService, write_flight_error
 from dpsql.server.flight.protobuf import MissingProtobuf, NotFlightSql, is_flight_sql
 from dpsql.server.queues import SessionRecord
-from dpsql.server.rights import ANOTHERS_TOKEN, FAILED, Lapse, Refused, RightError
+from dpsql.server.rights import ANOTHERS_TOKEN, FAILED, Lapse, Refused, RightError, count_body_bytes
 from dpsql.server.served import Right, ServedPolicy
 
 MAX_HEADER = 8192
@@ -218,7 +218,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
 
     def _find_most(self) -> int:
         """Return the most bytes of one request under any policy, twice over for the protocol's own."""
-        return 2 * max(one.edition.limits.body_bytes for one in self._served)
+        return 2 * max(count_body_bytes(one.policy.server) for one in self._served)
 
     # -- actions ------------------------------------------------------------------------------------------------
 

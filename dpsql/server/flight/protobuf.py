@@ -37,8 +37,6 @@ MESSAGES: dict[str, tuple[str, ...]] = {
     ),
     "CommandStatementQuery": ("query:string=1", _TRANSACTION),
     "CommandStatementUpdate": ("query:string=1", _TRANSACTION),
-    "CommandStatementSubstraitPlan": (),
-    "CommandStatementIngest": (),
     "CommandPreparedStatementQuery": _HANDLE,
     "CommandPreparedStatementUpdate": _HANDLE,
     "TicketStatementQuery": ("statement_handle:bytes=1",),
@@ -54,13 +52,6 @@ MESSAGES: dict[str, tuple[str, ...]] = {
     "CancelledFlightInfo": ("endpoint:FlightInfoEndpoint*=3",),
     "CancelFlightInfoRequest": ("info:CancelledFlightInfo=1",),
     "CancelFlightInfoResult": ("status:int32=1",),
-    "SessionOptionValue": ("string_value:string?=1",),
-    "SessionOption": ("key:string=1", "value:SessionOptionValue=2"),
-    "SessionOptions": ("session_options:SessionOption*=1",),
-    "SessionOptionError": ("value:int32=1",),
-    "SessionOptionProblem": ("key:string=1", "value:SessionOptionError=2"),
-    "SetSessionOptionsResult": ("errors:SessionOptionProblem*=1",),
-    "CloseSessionResult": ("status:int32=1",),
 }  # fmt: skip
 """Names of messages, and their fields: name, type and number."""
 _SCALARS = {"bytes": 12, "string": 9, "bool": 8, "uint32": 13, "int32": 5}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
@@ -125,13 +124,10 @@ def test_what_an_answer_says_beside_its_rows(connection: adbc.Connection, own: A
     assert first[b"dpsql.loss"].decode() == "ε=0.25"
     assert re.fullmatch(r"cost ε=0.25 · ε=\S+ of ada's ε=\S+ left", first[b"dpsql.cost_line"].decode())
     again = own.sql(text)
-    assert json.loads(first[b"dpsql.intervals"]) == {"n": [list(again.intervals["n"][0])]}
     assert float(first[b"dpsql.confidence"]) == 0.9
     assert first[b"dpsql.statement_id"].decode() == again.statement_id
     second = fetch(connection, text).schema.metadata
     assert second[b"dpsql.loss"] == b"no charge"
-    histogram = fetch(connection, "SELECT HISTOGRAM(ward) AS h FROM visits WHERE day < 5").schema.metadata
-    assert set(json.loads(histogram[b"dpsql.intervals"])["h"][0]) == set("ABCD")
 
 
 def test_parameters(connection: adbc.Connection, bare: BareFlightSql, own: Any) -> None:
@@ -238,7 +234,6 @@ def test_browsing(connection: adbc.Connection) -> None:
     }
     assert connection.adbc_get_table_types() == ["TABLE"]
     assert connection.adbc_get_table_schema("wards").names == ["ward", "name"]
-    assert connection.adbc_current_catalog == "clinic"
     found = connection.adbc_get_objects(table_name_filter="vis%", depth="tables").read_all().to_pylist()
     assert [t["table_name"] for t in found[0]["catalog_db_schemas"][0]["db_schema_tables"]] == ["visits"]
     assert list(pd.read_sql_table("wards", connection)["ward"]) == ["A", "B", "C"]
@@ -303,7 +298,7 @@ def test_updates_and_transactions(
         cursor.executemany("SELECT ? AS a", [(1,), (2,)])
     with (
         connection.cursor() as cursor,
-        pytest.raises(adbc_driver_manager.Error, match="uploads are"),
+        pytest.raises(adbc_driver_manager.Error, match="no message of Flight SQL that the server knows"),
     ):
         cursor.adbc_ingest("mine", pa.table({"a": [1]}))
     for kind in ("BeginTransaction", "EndTransaction", "BeginSavepoint", "EndSavepoint"):
@@ -311,10 +306,6 @@ def test_updates_and_transactions(
             bare.act(kind)
     with pytest.raises(flight.FlightServerError, match="transactions aren't supported"):
         bare.table("CommandStatementQuery", query=COUNT, transaction_id=b"x")
-    with pytest.raises(flight.FlightServerError, match="Substrait"):
-        bare.info("CommandStatementSubstraitPlan")
-    with pytest.raises(flight.FlightServerError, match="Substrait"):
-        bare.act("CreatePreparedSubstraitPlan")
     url = server.url.replace("grpc+tcp", "grpc")
     with (
         pytest.warns(Warning, match="[Aa]utocommit"),

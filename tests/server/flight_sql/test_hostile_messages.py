@@ -90,7 +90,7 @@ class Attacker(HostileFlightClient):
         theirs.close()
         self.kinds = [
             *[self.command] * 5, *[self.ticket] * 5, *[self.action] * 5, *[self.question] * 4, *[self.put] * 3,
-            self.raw_put, self.raw, self.session_option,
+            self.raw_put, self.raw,
         ]  # fmt: skip
 
     def options(self) -> flight.FlightCallOptions:
@@ -175,19 +175,6 @@ class Attacker(HostileFlightClient):
         info = self.client.get_flight_info(flight.FlightDescriptor.for_command(command), self.options())
         ticket = info.endpoints[0].ticket.ticket
         return self.fetch(ticket if self.rng.random() < 0.7 else self.change(ticket))
-
-    def session_option(self) -> Any:
-        """Send a message of Flight itself, which is in no envelope."""
-        value = make_message("SessionOptionValue", string_value=self.rng.choice(NAMES)[:300])
-        options = [
-            make_message("SessionOption", key=self.rng.choice(["catalog", "schema", *NAMES]), value=value)
-            for _ in range(self.rng.choice([0, 1, 2, 500]))
-        ]
-        body = make_message("SessionOptions", session_options=options).SerializeToString()
-        cut = body if self.rng.random() < 0.5 else self.change(body + b"\n")
-        kind = self.rng.choice(["SetSessionOptions"] * 3 + ["GetSessionOptions", "CloseSession"])
-        results = self.client.do_action(flight.Action(kind, cut), self.options())
-        return b"".join(result.body.to_pybytes() for result in results)
 
     def action(self) -> Any:
         kind, body = self.rng.choice(list(ACTIONS)), self.message()

@@ -109,7 +109,7 @@ def test_a_server_without_the_extra_says_what_to_install(folder: Path) -> None:
             lambda: client.sql(COUNT),
             lambda: client.prepare(COUNT),
             lambda: client.table("CommandGetTables"),
-            lambda: client.act("CloseSession"),
+            lambda: client.act("ClosePreparedStatement"),
         ):
             with pytest.raises(flight.FlightServerError, match=r"pip install 'dpsql\[server\]'"):
                 ask()
