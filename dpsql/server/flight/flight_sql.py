@@ -9,6 +9,7 @@ client. This module stands apart from :mod:`dpsql.server.flight.front`, which au
 from __future__ import annotations
 
 import json
+import math
 import re
 import secrets
 import threading
@@ -241,21 +242,42 @@ def make_sql_info(asked: Iterable[int], version: str, statement_bytes: int) -> p
 
 # -- answers ---------------------------------------------------------------------------------------------------------------
 
+MAX_INTERVALS = 10_000
+"""Most rows with intervals in the metadata."""
+_LEFT_OUT = (
+    "the intervals of {:,} rows are left out: INTERVAL_LOW(column) and INTERVAL_HIGH(column) select them."
+)
 BATCH_BYTES = 1 << 20
 """The approximate size of a batch of rows, since clients limit messages."""
 
 
 def write_answer(result: Result) -> pa.Table:
-    """Return a result's table with loss, cost, statement and notes in the schema's metadata."""
+    """Return a result's table with loss, cost, intervals and notes in the schema's metadata."""
+    notes = list(result.notes)
     metadata = {
         "loss": result.loss,
         "cost_line": result.cost_line,
         "confidence": str(float(result.confidence)),
-        "notes": json.dumps(list(result.notes)),
     }
     if result.statement_id is not None:
         metadata["statement_id"] = result.statement_id
+    if len(result) <= MAX_INTERVALS:
+        metadata["intervals"] = json.dumps(_plain(result.intervals))
+    elif result.ends:
+        notes.append(_LEFT_OUT.format(len(result)))
+    metadata["notes"] = json.dumps(notes)
     return result.table.replace_schema_metadata({f"dpsql.{key}": text for key, text in metadata.items()})
+
+
+def _plain(value: object) -> object:
+    """Return ends of intervals as JSON values; an infinite end is null."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, int | float | str) else str(value)
 
 
 def write_prepared(found: Description) -> pa.Schema:

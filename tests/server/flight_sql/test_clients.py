@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -124,10 +125,13 @@ def test_what_an_answer_says_beside_its_rows(connection: adbc.Connection, own: A
     assert first[b"dpsql.loss"].decode() == "ε=0.25"
     assert re.fullmatch(r"cost ε=0.25 · ε=\S+ of ada's ε=\S+ left", first[b"dpsql.cost_line"].decode())
     again = own.sql(text)
+    assert json.loads(first[b"dpsql.intervals"]) == {"n": [list(again.intervals["n"][0])]}
     assert float(first[b"dpsql.confidence"]) == 0.9
     assert first[b"dpsql.statement_id"].decode() == again.statement_id
     second = fetch(connection, text).schema.metadata
     assert second[b"dpsql.loss"] == b"no charge"
+    histogram = fetch(connection, "SELECT HISTOGRAM(ward) AS h FROM visits WHERE day < 5").schema.metadata
+    assert set(json.loads(histogram[b"dpsql.intervals"])["h"][0]) == set("ABCD")
 
 
 def test_parameters(connection: adbc.Connection, bare: BareFlightSql, own: Any) -> None:
