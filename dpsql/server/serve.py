@@ -39,9 +39,8 @@ PATIENCE_SECONDS = 10.0
 """Seconds that paid statements may take to reach their answer time when the server ends."""
 SETTLE_SECONDS = 25.0
 """Seconds that the server waits at its end for all settlements, even if another process locks a ledger."""
-_WATCH_SECONDS, _TIDY_STEPS = 0.25, 8
+_WATCH_SECONDS, _CONNECTION_SECONDS, _TIDY_SECONDS = 0.25, 1.0, 2.0
 _LOOK_SECONDS = 0.5
-_CONNECTION_SECONDS = 1.0
 _MOST_FILES = 65_536
 
 
@@ -184,15 +183,22 @@ def _run(
     """Handle signals and periodic tasks until the server is to end."""
     ended = threading.Event()
     wanted: queue.SimpleQueue[None] = queue.SimpleQueue()
-    watching = _start_thread("watch", partial(_watch, served, ended, log))
-    _start_thread("connections", partial(_look, front, ended, log))
+    periodic: list[tuple[str, float, list[Callable[[], None]]]] = [
+        ("watch", _WATCH_SECONDS, [one.end_old_sessions for one in served]),
+        ("connections", _CONNECTION_SECONDS, [front.look_at_connections]),
+        ("tidy", _TIDY_SECONDS, [*(one.tidy for one in served), partial(tell_systemd, "WATCHDOG=1")]),
+    ]
+    watching = [
+        _start_thread(name, partial(_repeat, seconds, tasks, ended, log)) for name, seconds, tasks in periodic
+    ]
     _start_thread("reload", partial(_reload, served, wanted, log, renew))
     while _wait_for_signal(signals) == signal.SIGHUP:
         if page is not None:
             page.print_link()
         wanted.put(None)
     ended.set()
-    watching.join(PATIENCE_SECONDS)
+    for thread in watching:
+        thread.join(PATIENCE_SECONDS)
 
 
 def _reload(
@@ -205,11 +211,7 @@ def _reload(
     while True:
         wanted.get()
         tell_systemd(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-        for task in (renew, *(one.reload for one in served)):
-            try:
-                task()
-            except Exception as error:
-                log.write("failure", why=name_place(error))
+        _run_all([renew, *(one.reload for one in served)], log)
         tell_systemd("READY=1")
 
 
@@ -256,27 +258,19 @@ def _wait_for_signal(signals: queue.SimpleQueue[int]) -> int:
             return signals.get(timeout=_LOOK_SECONDS)
 
 
-def _watch(served: Sequence[ServedPolicy], ended: threading.Event, log: EventLog) -> None:
-    """End sessions without a valid token, and tidy up."""
-    step = 0
-    while not ended.wait(_WATCH_SECONDS):
-        step += 1
-        for one in served:
-            try:
-                one.end_old_sessions()
-                if step % _TIDY_STEPS == 0:
-                    one.tidy()
-            except Exception as error:
-                log.write("failure", policy=one.name, why=type(error).__name__)
-        if step % _TIDY_STEPS == 0:
-            tell_systemd("WATCHDOG=1")
+def _repeat(
+    seconds: float, tasks: Sequence[Callable[[], None]], ended: threading.Event, log: EventLog
+) -> None:
+    """Run tasks again and again until the server is to end."""
+    while not ended.wait(seconds):
+        _run_all(tasks, log)
 
 
-def _look(front: FlightListener, ended: threading.Event, log: EventLog) -> None:
-    """Inspect connections that have not logged in, once a second."""
-    while not ended.wait(_CONNECTION_SECONDS):
+def _run_all(tasks: Sequence[Callable[[], None]], log: EventLog) -> None:
+    """Run tasks one after another, and log those that fail."""
+    for task in tasks:
         try:
-            front.look_at_connections()
+            task()
         except Exception as error:
             log.write("failure", why=name_place(error))
 

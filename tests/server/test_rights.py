@@ -325,7 +325,6 @@ def test_every_call_of_flight_is_listed() -> None:
 
 UNCOUNTED = {
     "dpsql.interrupt",
-    "CancelFlightInfo",
     "list_actions",
     "list_flights",
     "do_exchange",

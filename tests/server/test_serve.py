@@ -88,18 +88,22 @@ def test_systemd_alerts_and_a_socket_for_postgres(folder: Path, monkeypatch: pyt
     assert not (folder / ".s.PGSQL.5432").exists()
     kinds = [text.partition("=")[0] for text in said if not text.startswith("WATCHDOG")]
     assert kinds == ["READY", "RELOADING", "READY", "STOPPING"]
+    assert "WATCHDOG=1" in said
 
 
-def test_the_watchdog_hears_of_a_server_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_periodic_work_goes_on() -> None:
     sent: list[str] = []
 
     class Ended:
         def wait(self, seconds: float) -> bool:
             return len(sent) == 2
 
-    monkeypatch.setattr(serve, "tell_systemd", sent.append)
-    serve._watch([], Ended(), serve.EventLog(None))  # type: ignore[arg-type]
-    assert sent == ["WATCHDOG=1"] * 2
+    def fail() -> None:
+        raise ValueError
+
+    log = serve.EventLog(None)
+    serve._repeat(2.0, [fail, lambda: sent.append("")], Ended(), log)  # type: ignore[arg-type]
+    assert log.counts["failure"] == len(sent) == 2, "one that fails keeps no other from its work"
 
 
 def test_an_alert_program_must_be_one(tmp_path: Path) -> None:

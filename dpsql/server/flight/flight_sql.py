@@ -11,11 +11,9 @@ from __future__ import annotations
 import json
 import math
 import re
-import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -40,7 +38,7 @@ from dpsql.errors import BindError, Error, ParseError, PrivacyError
 from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import Policy
 from dpsql.server.calls import AnalystCall
-from dpsql.server.flight.protobuf import make_message, pack_message, read_message, unpack_message
+from dpsql.server.flight.protobuf import make_message, pack_message, unpack_message
 from dpsql.server.queues import AnalystQueue, SessionRecord
 from dpsql.server.rights import Refused
 from dpsql.server.served import Right
@@ -299,17 +297,14 @@ class StatementHandle:
     Args:
         text: dpsql SQL.
         bound: the values of its parameters as JSON values, by the client's names; None before they are bound.
-        mark: identifies one execution; empty before there is one.
     """
 
     text: str
     bound: Head | None = None
-    mark: str = ""
 
     def write(self) -> bytes:
         """Return the handle as bytes."""
-        parts = {"text": self.text, "bound": self.bound, "mark": self.mark}
-        return json.dumps(parts, separators=(",", ":")).encode()
+        return json.dumps({"text": self.text, "bound": self.bound}, separators=(",", ":")).encode()
 
     @classmethod
     def read(cls, data: bytes) -> StatementHandle:
@@ -321,15 +316,9 @@ class StatementHandle:
         try:
             parts = json.loads(data)
             bound = None if parts["bound"] is None else get_field(parts, "bound", dict)
-            return cls(get_field(parts, "text", str), bound, get_field(parts, "mark", str))
+            return cls(get_field(parts, "text", str), bound)
         except (*MALFORMED, WireError):
             raise BindError("this is no handle of a prepared statement.", hint="prepare it again.") from None
-
-
-def write_ticket(handle: StatementHandle) -> bytes:
-    """Return the ticket of one execution, with a random mark of it."""
-    marked = replace(handle, mark=secrets.token_hex(8))
-    return pack_message("TicketStatementQuery", statement_handle=marked.write())
 
 
 MAX_PARAMETERS = 1000
@@ -391,7 +380,6 @@ def _read_value(column: pa.Array) -> object:
 ACTIONS = {
     "CreatePreparedStatement": "Bind and price a statement; spends nothing.",
     "ClosePreparedStatement": "Forget a prepared statement.",
-    "CancelFlightInfo": "Stop a statement.",
     "BeginTransaction": "Refused: there are no transactions.",
     "BeginSavepoint": "Refused: there are no transactions.",
     "EndTransaction": "Refused: there are no transactions.",
@@ -401,7 +389,6 @@ ACTIONS = {
 _QUERIES = ("CommandStatementQuery", "CommandPreparedStatementQuery")
 _LOOK_SECONDS = 0.25
 """Seconds between two checks that a client is still connected."""
-_CANCELLING, _NOT_CANCELLABLE = 2, 3
 _NO_TRANSACTIONS = "transactions aren't supported: statements write nothing, and a charge can't be undone."
 _READ_ONLY = "the client sent this as an update, but dpsql only answers queries."
 
@@ -418,8 +405,6 @@ class FlightSqlService:
         self._lock = threading.Lock()
         self._sessions: dict[tuple[str, str], str] = {}
         """Handles of the sessions that analysts' connections share."""
-        self._running: dict[tuple[str, str, str], AnalystCall] = {}
-        """The running statements, by policy, analyst and mark."""
 
     # -- commands -----------------------------------------------------------------------------------------------
 
@@ -427,7 +412,8 @@ class FlightSqlService:
         """Return where to fetch the rows of a command, without asking a worker."""
         name, command = unpack_message(descriptor.command or b"")
         if name in _QUERIES:
-            schema, ticket = None, write_ticket(self._read_statement(command))
+            handle = self._read_statement(command).write()
+            schema, ticket = None, pack_message("TicketStatementQuery", statement_handle=handle)
         else:
             schema, ticket = self._find_table_schema(name, command), bytes(descriptor.command)
         return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(ticket, [])], -1, -1)
@@ -478,9 +464,6 @@ class FlightSqlService:
             )
         elif kind == "ClosePreparedStatement":
             self._unpack_as("ActionClosePreparedStatementRequest", body)
-        elif kind == "CancelFlightInfo":
-            status = self._cancel(caller, read_message("CancelFlightInfoRequest", body).info)
-            yield make_message("CancelFlightInfoResult", status=status).SerializeToString()
         else:
             raise PrivacyError(_NO_TRANSACTIONS, hint="leave autocommit on.")
 
@@ -495,17 +478,6 @@ class FlightSqlService:
             parameter_schema=found.parameters.serialize().to_pybytes(),
             is_update=False,
         )
-
-    def _cancel(self, caller: Right, info: Any) -> int:
-        """Stop the statement of a FlightInfo's ticket, if it is the analyst's own and runs."""
-        for endpoint in info.endpoint[:1]:
-            name, command = unpack_message(endpoint.ticket.ticket)
-            if name == "TicketStatementQuery":
-                mark = StatementHandle.read(command.statement_handle).mark
-                call = self._running.get((caller.served.name, caller.queue.analyst, mark))
-                if call is not None and caller.queue.stop_call(call):
-                    return _CANCELLING
-        return _NOT_CANCELLABLE
 
     # -- tables -------------------------------------------------------------------------------------------------
 
@@ -539,7 +511,7 @@ class FlightSqlService:
 
     def _run(self, caller: Right, context: object, held: StatementHandle) -> Result:
         """Answer a statement; of several, the last one's result is given."""
-        found = self._ask(caller, context, "run", {"text": held.text, "bound": held.bound}, held.mark)
+        found = self._ask(caller, context, "run", {"text": held.text, "bound": held.bound})
         results = [message for message in found if message.head["kind"] == "result"]
         return parse_result(results[-1]) if results else Result(pa.table({}))
 
@@ -550,33 +522,16 @@ class FlightSqlService:
             raise WireError("the worker's reply holds no value.")
         return found
 
-    def _ask(self, caller: Right, context: Any, operation: str, head: Head, mark: str = "") -> list[Message]:
+    def _ask(self, caller: Right, context: Any, operation: str, head: Head) -> list[Message]:
         """Ask the worker, and return its messages once they may leave."""
         record = self._find_session(caller)
         call = caller.queue.make_call(operation, record.handle)
         call.is_abandoned = context.is_cancelled
-        with self._stoppable(caller, context, call, mark):
+        with _stopping(context, caller.queue, call):
             try:
                 return list(caller.queue.ask(call, record, encode(Message(dict(head)))))
             except Error as error:
                 raise write_flight_error(error) from None
-
-    @contextmanager
-    def _stoppable(self, caller: Right, context: object, call: AnalystCall, mark: str) -> Iterator[None]:
-        """Stop a call within the block, where its client goes away or cancels it."""
-        key, ended = (caller.served.name, caller.queue.analyst, mark), threading.Event()
-        watching = threading.Thread(
-            target=_watch, args=(context, caller.queue, call, ended), daemon=True, name="dpsql-flight-sql"
-        )
-        if mark:
-            self._running[key] = call
-        watching.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            watching.join()
-            self._running.pop(key, None)
 
     def _find_session(self, caller: Right) -> SessionRecord:
         """Return the session that an analyst's connections share; open another if it has ended."""
@@ -598,9 +553,21 @@ class FlightSqlService:
         return message
 
 
-def _watch(context: Any, queue: AnalystQueue, call: AnalystCall, ended: threading.Event) -> None:
-    """Stop a call if its client disconnects."""
-    while not ended.wait(_LOOK_SECONDS):
-        if context.is_cancelled():
-            queue.stop_call(call)
-            return
+@contextmanager
+def _stopping(context: Any, queue: AnalystQueue, call: AnalystCall) -> Iterator[None]:
+    """Stop a call if its client disconnects or cancels it within the block."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_LOOK_SECONDS):
+            if context.is_cancelled():
+                queue.stop_call(call)
+                return
+
+    watching = threading.Thread(target=watch, daemon=True, name="dpsql-flight-sql")
+    watching.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watching.join()

@@ -365,7 +365,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
     # -- Flight SQL ---------------------------------------------------------------------------------------------
 
     def _act_for_flight_sql(self, caller: Right, context: Any, kind: str, body: Any) -> Iterator[Any]:
-        caller.take(len(body), counts=not kind.startswith("Cancel"))
+        caller.take(len(body))
         for answer in self._flight_sql.act(caller, context, kind, body.to_pybytes()):
             yield flight.Result(answer)
 

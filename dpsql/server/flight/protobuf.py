@@ -46,17 +46,11 @@ MESSAGES: dict[str, tuple[str, ...]] = {
     ),
     "ActionClosePreparedStatementRequest": _HANDLE,
     "DoPutPreparedStatementResult": ("prepared_statement_handle:bytes?=1",),
-    # messages of Flight itself, under names of ours: only their numbers travel
-    "FlightTicket": ("ticket:bytes=1",),
-    "FlightInfoEndpoint": ("ticket:FlightTicket=1",),
-    "CancelledFlightInfo": ("endpoint:FlightInfoEndpoint*=3",),
-    "CancelFlightInfoRequest": ("info:CancelledFlightInfo=1",),
-    "CancelFlightInfoResult": ("status:int32=1",),
 }  # fmt: skip
 """Names of messages, and their fields: name, type and number."""
-_SCALARS = {"bytes": 12, "string": 9, "bool": 8, "uint32": 13, "int32": 5}
+_SCALARS = {"bytes": 12, "string": 9, "bool": 8, "uint32": 13}
 """Scalar types by the numbers that descriptors give them."""
-_MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
+_OPTIONAL, _REPEATED = 1, 3
 
 
 class MissingProtobuf(Error):
@@ -99,14 +93,9 @@ def _describe_message(message: Any, fields: tuple[str, ...]) -> None:
     for text in fields:
         name, _, rest = text.partition(":")
         kind, _, number = rest.partition("=")
-        plain = kind.rstrip("?*")
-        field = message.field.add(
-            name=name, number=int(number), label=_REPEATED if kind.endswith("*") else _OPTIONAL
-        )
-        if plain in _SCALARS:
-            field.type = _SCALARS[plain]
-        else:
-            field.type, field.type_name = _MESSAGE, f".{PACKAGE}.{plain}"
+        label = _REPEATED if kind.endswith("*") else _OPTIONAL
+        scalar = _SCALARS[kind.rstrip("?*")]
+        field = message.field.add(name=name, number=int(number), label=label, type=scalar)
         if kind.endswith("?"):
             field.proto3_optional = True
             field.oneof_index = len(message.oneof_decl)

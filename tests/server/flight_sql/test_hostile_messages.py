@@ -180,10 +180,6 @@ class Attacker(HostileFlightClient):
         kind, body = self.rng.choice(list(ACTIONS)), self.message()
         if self.rng.random() < 0.4:
             kind, body = "CreatePreparedStatement", self.message("ActionCreatePreparedStatementRequest")
-        if self.rng.random() < 0.3:
-            held = make_message("CancelFlightInfoRequest")
-            held.info.endpoint.add().ticket.ticket = self.message()
-            kind, body = "CancelFlightInfo", held.SerializeToString()
         results = self.client.do_action(flight.Action(kind, body), self.options())
         return b"".join(result.body.to_pybytes() for result in results)
 

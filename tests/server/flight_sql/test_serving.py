@@ -139,7 +139,7 @@ def test_tls(folder: Path) -> None:
 
 
 def test_handles_round_trip() -> None:
-    for held in (StatementHandle("SELECT 'ß'", {"1": None, "2": {"int": "5"}}, "m"), StatementHandle("")):
+    for held in (StatementHandle("SELECT 'ß'", {"1": None, "2": {"int": "5"}}), StatementHandle("")):
         assert StatementHandle.read(held.write()) == held
 
 
