@@ -48,7 +48,7 @@ _FORMAT = 1
 class TokenRecord:
     """The file's record of one analyst's token. Times are in UTC.
 
-    ``paused`` is the reason of a pause, or empty. ``scram`` is the verifier for PostgreSQL's protocol; old tokens have none.
+    ``paused`` is the reason of a pause, or empty. ``scram`` is the verifier for PostgreSQL's protocol.
     ``ended`` lists the sessions (``1a2b3c4d``) and statements (``#17``) that a running server is to end, each with the second.
     """
 
@@ -57,8 +57,8 @@ class TokenRecord:
     hash: str
     made: str
     expires: str
+    scram: str
     paused: str = ""
-    scram: str = ""
     ended: str = ""
 
     def list_ended(self) -> list[str]:
@@ -268,7 +268,7 @@ def _make_token(name: str, days: int) -> tuple[str, TokenRecord]:
     now = datetime.now(UTC)
     made, expires = (at.isoformat(timespec="seconds") for at in (now, now + timedelta(days=days)))
     scram = str(Verifier.make(token))
-    return token, TokenRecord(name, salt, _hash_token(salt, token), made, expires, scram=scram)
+    return token, TokenRecord(name, salt, _hash_token(salt, token), made, expires, scram)
 
 
 def _hash_token(salt: str, token: str) -> str:
@@ -308,8 +308,7 @@ def _read_record(body: Any) -> TokenRecord:
     if datetime.fromisoformat(record.expires).tzinfo is None:
         raise ValueError("a time without a zone")
     record.list_ended()
-    if record.scram:
-        Verifier.read(record.scram)
+    Verifier.read(record.scram)
     return record
 
 

@@ -746,7 +746,7 @@ class PostgresListener:
 def listen_postgres(
     place: ListenPlace, served: Sequence[ServedPolicy], log: EventLog, tls: Tls | None
 ) -> PostgresListener:
-    """Listen for clients of PostgreSQL's protocol, and log the analysts whose tokens are too old for it.
+    """Listen for clients of PostgreSQL's protocol.
 
     Args:
         place: host and port, or the path of a Unix socket, which has no TLS.
@@ -761,13 +761,7 @@ def listen_postgres(
         raise ServerError(
             "analysts' certificates need TLS, which a Unix socket has not.", hint="--pg 0.0.0.0:5432"
         )
-    listener = PostgresListener(place, served, log, None if isinstance(place, Path) else tls)
-    for one in served:
-        old = [record.name for record in one.tokens.list() if not record.scram and not record.has_expired()]
-        if old:
-            why = "tokens of older versions don't work on the PostgreSQL port: dpsql analyst rotate NAME"
-            log.write("missing", policy=one.name, analysts=", ".join(old), why=why)
-    return listener
+    return PostgresListener(place, served, log, None if isinstance(place, Path) else tls)
 
 
 def _refuse(sock: socket.socket) -> None:

@@ -38,10 +38,7 @@ from dpsql.server.served import Right, ServedPolicy
 
 _MOCK_SECRET = secrets.token_bytes(32)
 _WRONG = "no valid token of this analyst."
-_WRONG_HINT = (
-    "the user is the analyst, the password the token. The owner makes one: dpsql analyst add. A token of an older version "
-    "must be replaced for this port: dpsql analyst rotate."
-)
+_WRONG_HINT = "the user is the analyst, the password the token. The owner makes one: dpsql analyst add."
 PROVIDER_USER = "oidc"
 """The user of a client whose password is a token of the identity provider; the token has the name."""
 _DEFAULT_DATABASES = frozenset({"", "postgres", "template1"})
@@ -163,11 +160,7 @@ class Login:
         stream = self._stream
         place = chosen if chosen is not None else _find_policy(self._served, user, "") or self._served[0]
         held = place.find_token(user)
-        verifier = (
-            Verifier.read(held.scram)
-            if held is not None and held.scram
-            else Verifier.make_mock(_MOCK_SECRET, user)
-        )
+        verifier = Verifier.make_mock(_MOCK_SECRET, user) if held is None else Verifier.read(held.scram)
         binding = self._tls.binding if self._tls is not None else None
         exchange = ScramExchange(verifier, binding)
         mechanisms = [*([MECHANISM_BOUND] if binding is not None else []), MECHANISM]
@@ -178,9 +171,7 @@ class Login:
             stream.send(write_request(11, exchange.begin(mechanism, reader.take(size))))
             final = exchange.finish(stream.take_message({b"p": messages.MAX_PASSWORD})[1])
         except ScramError:
-            old = held is not None and not held.scram
-            why = "a token of an older version: dpsql analyst rotate" if old else None
-            raise self._refuse_token(why) from None
+            raise self._refuse_token() from None
         self._check_certificate(user)
         stream.send(write_request(12, final) + write_request(0))
         return held
@@ -214,9 +205,9 @@ class Login:
             self._log.write("refused certificate", address=shorten_address(self._peer))
             raise refuse_login(messages.NO_AUTHORIZATION, ANOTHERS_TOKEN)
 
-    def _refuse_token(self, why: str | None = None) -> RefusedMessage:
+    def _refuse_token(self) -> RefusedMessage:
         """Log a wrong token, and return the error for its client."""
-        self._log.write("refused token", address=shorten_address(self._peer), why=why)
+        self._log.write("refused token", address=shorten_address(self._peer))
         return refuse_login(messages.NO_PASSWORD, _WRONG, _WRONG_HINT)
 
 
