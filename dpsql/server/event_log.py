@@ -10,7 +10,7 @@ import queue
 import subprocess
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -41,13 +41,6 @@ class EventLog:
         self.counts: Counter[str] = Counter()
         """How many lines of each event there were, without those about single requests."""
         self._lock = threading.Lock()
-        self._recent: deque[dict[str, str | int | float]] = deque(maxlen=_RECENT)
-
-    @property
-    def recent(self) -> list[dict[str, str | int | float]]:
-        """The latest lines, oldest first, without those about single requests, which the ledger has."""
-        with self._lock:
-            return list(self._recent)
 
     def write(self, event: str, **fields: str | int | float | None) -> None:
         """Write a line.
@@ -70,7 +63,6 @@ class EventLog:
         line = json.dumps(written) + "\n"
         with self._lock:
             if event not in _ROUTINE:
-                self._recent.append(written)
                 self.counts[event] += 1
             try:
                 if self._file is not None:
@@ -128,7 +120,6 @@ class AlertProgram:
 _MOST_ALERTS, _ALERT_SECONDS, _REPEAT_SECONDS = 100, 30.0, 600.0
 
 _LONGEST = 200
-_RECENT = 50
 _ROUTINE = frozenset({"open", "close", "answer", "charge"})
 
 

@@ -281,8 +281,8 @@ def tell_now(view: LedgerView, live: Data) -> str:
     return f"{view.open().state().sentence} · {running or 'nothing'} running · {sessions} session{'s' * (sessions != 1)} open"
 
 
-def write_now(view: LedgerView, live: Data, events: Sequence[Data]) -> Html:
-    """Write the budget, running calls, analysts, latest statements and events; a script updates this part."""
+def write_now(view: LedgerView, live: Data) -> Html:
+    """Write the budget, running calls, analysts and latest statements; a script updates this part."""
     state = view.open().state()
     whole = state.whole or state
     facts = [
@@ -308,7 +308,6 @@ def write_now(view: LedgerView, live: Data, events: Sequence[Data]) -> Html:
         write_section("running", "Running requests", _write_running(view, live["queues"])),
         write_section("analysts", "Analysts", _write_analysts(view.list_analysts(live["queues"]))),
         write_section("latest", "Latest statements", listed),
-        write_section("events", "Events of the server", _write_events(view.name, events)),
     ]
     return tag("div", join(sections), id="live")
 
@@ -385,25 +384,6 @@ def _write_state(one: AnalystView) -> Html:
     return tag("span", f"may ask until {token.expires[:10]}")
 
 
-def _write_events(policy: str, events: Sequence[Data]) -> Html:
-    rows = [
-        (
-            str(line["when"])[:19].replace("T", " "),
-            line["event"],
-            ", ".join(
-                f"{name} {value}" for name, value in line.items() if name not in ("when", "event", "policy")
-            ),
-        )
-        for line in reversed(events)
-        if line.get("policy", policy) == policy
-    ]
-    if not rows:
-        return tag("p", "Nothing.")
-    return write_table(
-        "when|event|what", rows, "Pauses, refused tokens, reloads and failures, in UTC, newest first"
-    )
-
-
 def write_report_tab(view: LedgerView) -> tuple[Html, Html]:
     """Write the report, as ``dpsql report`` does, and the instruction to reload while it is being made."""
     data, behind = view.find_report()
@@ -433,7 +413,7 @@ class FrontLink:
         return self._frames.receive(ANSWER_SECONDS).head
 
     def ask_live(self) -> Data:
-        """Return the queues' states, and the latest lines of the log."""
+        """Return the state of the queues, the counts of the log and the ends of certificates."""
         return self._ask({"kind": "live"})
 
     def use_link(self, key: str) -> bool:
@@ -551,9 +531,9 @@ class ConsolePages:
         told, again = tell_now(view, mine), None
         if tab == "live":
             status = tag("p", told, id="told")
-            return status + write_now(view, mine, live["events"])
+            return status + write_now(view, mine)
         if tab == "":
-            content = write_now(view, mine, live["events"])
+            content = write_now(view, mine)
         else:
             content, again = write_report_tab(view)
         return write_frame(view, list(self.views), tab, content, told, again)

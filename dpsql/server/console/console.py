@@ -87,7 +87,7 @@ class Console:
     Args:
         listen: ``host:port`` of this machine, or ``unix:/path`` of a socket that only its owner may use; None for no page.
         served: the policies.
-        log: the log; the page shows its latest lines.
+        log: gets events.
         out: gets a line with each one-time link.
         metrics: where metrics are served; None for none.
         find_ends: returns when the server's certificates expire.
@@ -210,7 +210,6 @@ class Console:
             return {
                 "kind": "live",
                 "policies": [one.summarize() for one in self._served],
-                "events": self._log.recent,
                 "counts": dict(self._log.counts),
                 "certificates": {name: end.isoformat() for name, end in self._find_ends().items()},
             }
