@@ -135,8 +135,8 @@ class AnalystQueue:
 
     # -- sessions -----------------------------------------------------------------------------------------------
 
-    def open(self, token: str) -> SessionRecord:
-        """Open a session. If the analyst has the most that the owner allows, the longest idle one ends.
+    def open(self, token: str, member: str = "") -> SessionRecord:
+        """Open a session, also of a group's member. If the analyst has the most that the owner allows, the longest idle one ends.
 
         Raises:
             Refused: all of them are in use.
@@ -152,7 +152,12 @@ class AnalystQueue:
                 self._forget(oldest)
             record = SessionRecord(secrets.token_urlsafe(_HANDLE_BYTES), token)
             self._sessions[record.handle] = record
+        self._log_session("open", record, member=member or None)
         return record
+
+    def _log_session(self, event: str, record: SessionRecord, member: str | None = None) -> None:
+        known = {"analyst": self.analyst, "session": record.log_name, "policy": self.edition.name}
+        self._log.write(event, **known, member=member)
 
     @property
     def _idle_seconds(self) -> float:
@@ -485,6 +490,7 @@ class AnalystQueue:
 
     def close_session(self, record: SessionRecord) -> None:
         """Close a session in its turn."""
+        self._log_session("close", record)
         self._forget(record)
         call = self.make_call("leave", record.handle)
         with self._taking_turn(call):

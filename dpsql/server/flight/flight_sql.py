@@ -540,7 +540,7 @@ class FlightSqlService:
             try:
                 return caller.queue.find(self._sessions.get(key, ""))
             except Refused:
-                record = caller.queue.open(caller.mark)
+                record = caller.queue.open(caller.mark, caller.member)
                 self._sessions[key] = record.handle
                 return record
 

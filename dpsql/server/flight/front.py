@@ -260,10 +260,8 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             yield encode(write_error(Error(_OLD_CLIENT, hint=f"pip install dpsql=={__version__}")))
             return
         queue = caller.queue
-        record = queue.open(caller.mark)
+        record = queue.open(caller.mark, caller.member)
         policy = queue.edition.policy
-        known = {"analyst": queue.analyst, "policy": caller.served.name, "member": caller.member or None}
-        self._log.write("open", session=record.log_name, **known)
         opened = make_value(
             protocol=PROTOCOL,
             session=record.handle,
@@ -279,11 +277,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         yield _END
 
     def _close(self, caller: Right, context: Any, body: bytes) -> Iterator[bytes]:
-        record = self._find_session(caller, context)
-        caller.queue.close_session(record)
-        self._log.write(
-            "close", analyst=caller.queue.analyst, session=record.log_name, policy=caller.served.name
-        )
+        caller.queue.close_session(self._find_session(caller, context))
         yield _END
 
     def _interrupt(self, caller: Right, context: Any, body: bytes) -> Iterator[bytes]:

@@ -284,10 +284,6 @@ class PostgresConnection:
         """Close the session."""
         with suppress(Refused):
             self._queue.close_session(self._record)
-        queue = self._queue
-        self._log.write(
-            "close", analyst=queue.analyst, session=self._record.log_name, policy=self._right.served.name
-        )
 
     def _greet(self) -> None:
         named = {
@@ -719,9 +715,6 @@ class PostgresListener:
                 number = secrets.randbelow((1 << 31) - 1) + 1
             key = (number, secrets.token_bytes(4))
             connection = self._open[number] = PostgresConnection(stream, opened, key, self._log)
-        right = opened.right
-        known = {"analyst": right.queue.analyst, "policy": right.served.name, "member": right.member or None}
-        self._log.write("open", session=opened.record.log_name, **known)
         return connection
 
     def _run(self, connection: PostgresConnection) -> None:

@@ -150,7 +150,7 @@ class Login:
         except RightError as refusal:
             raise refuse_login(messages.NO_AUTHORIZATION, refusal) from None
         try:
-            record = right.queue.open(right.mark)
+            record = right.queue.open(right.mark, right.member)
         except Refused as refusal:
             raise refuse_login(messages.TOO_MANY, refusal) from None
         return LoggedIn(right, record, parameters)
