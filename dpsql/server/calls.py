@@ -110,11 +110,6 @@ class AnswerClock:
         """The time of the reply of a statement that is answered but not in the ledger yet."""
         self._given_up = threading.Event()
 
-    @property
-    def has_times(self) -> bool:
-        """Whether replies wait; otherwise they leave when they are ready."""
-        return bool(self.grid.times)
-
     def give_up(self) -> None:
         """Stop all waiting: the server ends, and no reply leaves."""
         self._given_up.set()
@@ -206,8 +201,6 @@ STOP_SECONDS = 5.0
 """Seconds that a worker has to stop an unpaid call before it is killed."""
 LATE_SECONDS = 5.0
 """Seconds after the policy's ``max_seconds`` until a worker that did not end its statement is killed."""
-STAGE_SECONDS = 0.05
-"""Seconds until a client hears that private data are being read, if answers leave when they are ready."""
 _SEEN_BY_OTHERS = frozenset({"reserve", "debit", "settle", "refuse", "publish"})
 """Calls of the ledger whose time others can see in totals or in numbers of statements."""
 _MOST_FAILURES_LOGGED = 5
@@ -267,7 +260,7 @@ class AnalystCall:
         self._lock = threading.Lock()
         self._replies: list[bytes] = []
         self._size = 0
-        self._at_stake = self._arrived = self._expired = self._heard = self._owes_stage = False
+        self._at_stake = self._arrived = self._expired = self._heard = False
         self.finished = False
         self._due: Message | None = None
         """A settlement that is confirmed to the worker but not written yet."""
@@ -320,10 +313,6 @@ class AnalystCall:
             if rest <= 0 or not self._worker.frames.wait(rest):
                 self._settle_due()
                 return []
-        if self._owes_stage:
-            self._owes_stage = False
-            if not self._worker.frames.wait(STAGE_SECONDS):
-                return [_READING]
         try:
             frame = self._worker.frames.receive(None if self._expired else self._seconds + LATE_SECONDS)
             self._heard = True
@@ -344,8 +333,7 @@ class AnalystCall:
             with self._lock:
                 self.clock.touch()
                 self._at_stake = True
-            self._owes_stage = not self.clock.has_times  # a quick answer doesn't wait for the message
-            return [] if self._owes_stage else [_READING]
+            return [_READING]
         elif kind == "opened":
             assert self._worker is not None
             self._wait_for_public_time(self.clock.wait_for_step)
