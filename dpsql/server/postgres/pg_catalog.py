@@ -195,7 +195,7 @@ class Catalogue:
                 (oid, column, found.kind, place, found.modifier, size, "", "", True, -1, storage),
             )
             spoken = "ARRAY" if found.spoken.endswith("[]") else found.spoken.partition("(")[0]
-            named = (spoken, self._database, "pg_catalog", _name_type(found.kind))
+            named = (spoken, self._database, "pg_catalog", _name_udt(found.kind))
             rows.add(
                 f"{INFORMATION}_columns",
                 f"{_WHERE} column_name ordinal_position is_nullable is_updatable data_type udt_catalog udt_schema udt_name "
@@ -236,7 +236,7 @@ def _describe_digits(found: types.PgType) -> tuple[int | None, int | None, int |
     return bits.get(found.kind), None, 2 if found.kind in bits else None
 
 
-def _name_type(kind: int) -> str:
+def _name_udt(kind: int) -> str:
     item = next((item for item, array in types.ARRAYS.items() if array == kind), None)
     return types.NAMES[kind] if item is None else f"_{types.NAMES[item]}"
 
