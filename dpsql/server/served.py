@@ -1,14 +1,12 @@
 """A served policy: its analysts, their queues and rights, and its readings.
 
-SIGHUP reads it again. If the new policy doesn't load, fails ``dpsql policy check``, doesn't fit the data, or needs more than the
-ledger grants, the old one stays. Running statements end under the old one; then each queue takes a worker under the new one.
+SIGHUP reads it again. If the new policy doesn't load, doesn't fit the data, or needs more than the ledger grants, the old one
+stays. Running statements end under the old one; then each queue takes a worker under the new one.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -30,12 +28,9 @@ from dpsql.server.event_log import EventLog
 from dpsql.server.isolation import MemoryGroups, list_readable
 from dpsql.server.queues import AnalystQueue, Edition, SessionRecord
 from dpsql.server.rights import Lapse, RightError, count_body_bytes
-from dpsql.server.worker_process import WorkerPool, WorkerSetup, write_import_path
+from dpsql.server.worker_process import WorkerPool, WorkerSetup
 
 _T = TypeVar("_T")
-
-CHECK_SECONDS = 600.0
-"""Seconds that ``dpsql policy check`` may take when a policy is read again."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +69,6 @@ class ServedPolicy:
         """The analysts of whose shares little is left; an empty name is the whole."""
         self.readings = 0
         """How often the policy was read again."""
-        self._checking: subprocess.Popen[str] | None = None
         self._ended = False
         self._held = take_ledger(places.ledger)
 
@@ -130,7 +124,6 @@ class ServedPolicy:
     def reload(self) -> None:
         """Read the policy again, keep the old one if the new one can't be used, and log the outcome."""
         try:
-            self._check()
             edition = self._read()
         except Error as error:
             if not self._ended:
@@ -150,36 +143,6 @@ class ServedPolicy:
             queue.take_edition(edition)
         self._log.write("policy taken", policy=self.name)
         self._close_old()
-
-    def _check(self) -> None:
-        """Run ``dpsql policy check`` in its own process, since the front opens no data."""
-        command = [sys.executable, "-P", "-m", "dpsql.cli", "policy", "check"]
-        checking = self._start_check([*command, str(self.places.policy.absolute()), self.places.database])
-        try:
-            out, err = checking.communicate(timeout=CHECK_SECONDS)
-        except subprocess.TimeoutExpired:
-            raise PolicyError("the policy could not be checked.") from None
-        finally:
-            self._checking = None
-            with checking:
-                checking.kill()
-        if checking.returncode:
-            missing = [line.strip(" -") for line in out.splitlines() if line.startswith("  - ")]
-            raise PolicyError(next(iter([*missing, *err.splitlines()]), "the policy is incomplete."))
-
-    def _start_check(self, command: list[str]) -> subprocess.Popen[str]:
-        """Start a process that checks the policy, unless the server is ending."""
-        environment = os.environ | {"PYTHONPATH": write_import_path()}
-        with self._lock:
-            if self._ended:
-                raise PolicyError("the server ends.")
-            try:
-                self._checking = subprocess.Popen(
-                    command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-                )
-            except OSError:
-                raise PolicyError("the policy could not be checked.") from None
-            return self._checking
 
     def _close_old(self) -> None:
         """Close readings without a queue."""
@@ -337,9 +300,6 @@ class ServedPolicy:
         """Reject further readings of the policy, since the server is ending."""
         with self._lock:
             self._ended = True
-            checking = self._checking
-        if checking is not None:
-            checking.kill()
 
     def stop(self, patience: float) -> None:
         """Stop and settle what runs, and end all workers.

@@ -30,9 +30,7 @@ from dpsql.server.served import run_together
 from tests.support.served import (
     ROOT,
     ServerProcess,
-    list_children,
     make_token,
-    read_command,
     write_data,
     write_policy,
 )
@@ -303,24 +301,16 @@ def test_another_user_can_ask_and_can_not_open(for_others: Path) -> None:
 
 
 def test_the_server_ends_while_a_policy_is_read_again(tmp_path: Path) -> None:
-    """A check may take minutes: here it waits for ever for data from a pipe."""
+    """A reading may take minutes: here it waits for ever for data from a pipe."""
     write_data(tmp_path)
     policy = write_policy(tmp_path, {"ada": 5}, "answer_times = []")
     with ServerProcess(policy) as running, running.connect("ada") as ada:
         os.mkfifo(tmp_path / "pipe.csv")
         policy.write_text(policy.read_text().replace("visits.parquet", "pipe.csv"))
         running.process.send_signal(signal.SIGHUP)
-        end = time.monotonic() + 60
-        while not (
-            checks := [
-                pid for pid in list_children(running.process.pid) if "policy check" in read_command(pid)
-            ]
-        ):
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        time.sleep(1)
         assert ada.run("SELECT COUNT(*) AS n FROM visits").results, "the old reading holds meanwhile"
         assert running.stop() == 0  # which waits for it, and not for ever
-        assert not any("policy check" in read_command(pid) for pid in checks)
         assert "policy taken" not in {event["event"] for event in running.events}
 
 
