@@ -230,7 +230,7 @@ analyst's does, in any state. They only show; no method but GET and HEAD is take
 
 def test_every_page_of_the_owners_is_listed() -> None:
     nothing: Any = None
-    pages = make_app(nothing, {"host": ""}, nothing).routes
+    pages = make_app({"host": ""}, nothing).routes
     figures = make_metrics_app(nothing, "").routes
     assert {route.path for route in cast("list[Any]", pages)} == {*PAGES}
     assert {route.path for route in cast("list[Any]", figures)} == {"/metrics", "/healthz"}

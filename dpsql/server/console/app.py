@@ -401,35 +401,6 @@ ANSWER_SECONDS = 10.0
 """Seconds that the front may take to answer."""
 
 
-class FrontLink:
-    """The page's questions to the front, one at a time."""
-
-    def __init__(self, frames: Frames) -> None:
-        self._frames = frames
-        self._lock = threading.Lock()
-
-    def receive_setup(self) -> Data:
-        """Return the policies, their files, and the page's address."""
-        return self._frames.receive(ANSWER_SECONDS).head
-
-    def ask_live(self) -> Data:
-        """Return the state of the queues, the counts of the log and the ends of certificates."""
-        return self._ask({"kind": "live"})
-
-    def use_link(self, key: str) -> bool:
-        """Return whether a one-time link is valid; it then expires."""
-        return self._ask({"kind": "enter", "key": key}).get("good") is True
-
-    def _ask(self, head: Data) -> Data:
-        """Ask the front, or end this process if the front has ended."""
-        with self._lock:
-            try:
-                self._frames.send(head)
-                return self._frames.receive(ANSWER_SECONDS).head
-            except (FrameError, TimeoutError):
-                os._exit(1)
-
-
 COOKIE = "dpsql-console"
 SESSION_SECONDS = 12 * 3600
 """Seconds that a browser's cookie is valid."""
@@ -500,21 +471,32 @@ def is_from_here(host: str, origin: str | None, site: str | None, bound: str) ->
 
 
 class ConsolePages:
-    """The pages of all policies."""
+    """The pages of all policies, and their questions to the front, one at a time."""
 
-    def __init__(self, front: FrontLink, views: dict[str, LedgerView]) -> None:
+    def __init__(self, front: Frames, views: dict[str, LedgerView]) -> None:
         self._front, self.views = front, views
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._live: tuple[float, Data] = (0.0, {})
 
-    def ask_live(self) -> Data:
-        """Return the queues' states, asked at most twice a second."""
+    def _ask(self, head: Data) -> Data:
+        """Ask the front, or end this process if the front has ended."""
         with self._lock:
-            asked, live = self._live
-            if not live or time.monotonic() - asked > _LIVE_SECONDS:
-                live = self._front.ask_live()
-                self._live = (time.monotonic(), live)
-        return live
+            try:
+                self._front.send(head)
+                return self._front.receive(ANSWER_SECONDS).head
+            except (FrameError, TimeoutError):
+                os._exit(1)
+
+    def use_link(self, key: str) -> bool:
+        """Return whether a one-time link is valid; it then expires."""
+        return self._ask({"kind": "enter", "key": key}).get("good") is True
+
+    def ask_live(self) -> Data:
+        """Return the queues' states, the counts of the log and the ends of certificates, asked at most twice a second."""
+        with self._lock:
+            if not self._live[1] or time.monotonic() - self._live[0] > _LIVE_SECONDS:
+                self._live = (time.monotonic(), self._ask({"kind": "live"}))
+            return self._live[1]
 
     def write(self, name: str, tab: str) -> Html | None:
         """Write a page; return None if the address has none.
@@ -539,11 +521,10 @@ class ConsolePages:
         return write_frame(view, list(self.views), tab, content, told, again)
 
 
-def make_app(front: FrontLink, setup: Data, pages: ConsolePages) -> Starlette:
+def make_app(setup: Data, pages: ConsolePages) -> Starlette:
     """Return the application of the page.
 
     Args:
-        front: the front.
         setup: has the address of the listening socket.
         pages: the pages.
     """
@@ -582,7 +563,7 @@ def make_app(front: FrontLink, setup: Data, pages: ConsolePages) -> Starlette:
     def enter(request: Request) -> Response:
         if request.method != "GET" or "prefetch" in request.headers.get("sec-purpose", ""):
             return PlainTextResponse(_WRONG_LINK, 403)  # it was not looked at
-        if not front.use_link(request.query_params.get("key", "")[:200]):
+        if not pages.use_link(request.query_params.get("key", "")[:200]):
             return PlainTextResponse(_WRONG_LINK, 403)
         # a page of ours leads on: a browser keeps a strict cookie from a redirect that another page began
         reply = HTMLResponse(fill("console_enter.html"))

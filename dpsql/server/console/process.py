@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpsql.server.console.app import ConsolePages, FrontLink, LedgerView, make_app
+from dpsql.server.console.app import ANSWER_SECONDS, ConsolePages, LedgerView, make_app
 from dpsql.server.frames import Frames
 from dpsql.server.isolation import confine, protect_memory
 
@@ -64,13 +64,13 @@ def run_console(frames: int, pipe: int, *listening: int) -> None:
     protect_memory()
     os.nice(_NICE)  # analysts' requests come first
     threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
-    front = FrontLink(Frames(socket.socket(fileno=frames)))
-    setup = front.receive_setup()
+    front = Frames(socket.socket(fileno=frames))
+    setup = front.receive(ANSWER_SECONDS).head
     views = [LedgerView(one["name"], Path(one["policy"]), Path(one["ledger"])) for one in setup["policies"]]
     pages = ConsolePages(front, {view.name: view for view in views})
     servers = []
     if setup["page"]:
-        servers.append(make_server(make_app(front, setup, pages)))
+        servers.append(make_server(make_app(setup, pages)))
     if setup["metrics"] is not None:
         from dpsql.server.console.metrics import keep_certificate, make_metrics_app
 
