@@ -33,6 +33,7 @@ HOMES = {
         "dpsql.spark",
         "dpsql.lock.lock",
         "dpsql.lock.spark_reader",
+        "dpsql.server.postgres.pg_catalog",
     ),
     "duckdb": ("dpsql.engine",),
     "pyspark": ("dpsql.spark.spark_engine",),
@@ -45,7 +46,7 @@ HOMES = {
     "sqlalchemy": ("dpsql.dbapi.sqlalchemy_dialect",),
     "fastexcel": ("dpsql.engine.text_sources",),
     "cryptography": ("dpsql.server.connections",),
-    "prometheus_client": ("dpsql.server.console.metrics",),
+    "prometheus_client": ("dpsql.server.console.process",),
     "mbi": ("dpsql.mechanisms.synthetic.models",),
     "jax": ("dpsql.mechanisms.synthetic.models",),
 }

@@ -347,7 +347,7 @@ def test_where_it_can_not_listen(policy: Path, monkeypatch: pytest.MonkeyPatch) 
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ServerError, match="can't listen"):
         start(f"127.0.0.1:{taken.getsockname()[1]}")
     monkeypatch.setattr(console, "find_spec", lambda name: None)
-    with pytest.raises(ServerError, match="starlette and uvicorn") as caught:
+    with pytest.raises(ServerError, match="starlette and uvicorn and prometheus_client") as caught:
         start("127.0.0.1:0")
     assert caught.value.hint == "pip install 'dpsql[server]'"
 

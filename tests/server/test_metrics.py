@@ -18,7 +18,7 @@ import dpsql
 from dpsql.errors import Error, ServerError
 from dpsql.server.analyst_tokens import TokenFile
 from dpsql.server.console.console import MetricsPlace
-from dpsql.server.console.metrics import find_free_space
+from dpsql.server.console.process import find_free_space
 from tests.support.certificates import make_certificate
 from tests.support.served import ROOT, ServerProcess, make_token, try_until, write_data, write_policy
 

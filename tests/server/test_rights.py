@@ -31,7 +31,7 @@ from dpsql.client.wire import Message, encode
 from dpsql.server import worker
 from dpsql.server.analyst_tokens import TokenFile
 from dpsql.server.console.app import make_app
-from dpsql.server.console.metrics import make_metrics_app
+from dpsql.server.console.process import make_metrics_app
 from dpsql.server.flight.flight_sql import ACTIONS
 from dpsql.server.flight.front import OWN_ACTIONS, Front
 from dpsql.server.flight.protobuf import pack_message

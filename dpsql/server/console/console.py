@@ -105,11 +105,10 @@ class Console:
         metrics: MetricsPlace | None = None,
         find_ends: Callable[[], dict[str, datetime]] = dict,
     ) -> None:
-        needed = ["starlette", "uvicorn", *(["prometheus_client"] if metrics is not None else [])]
-        missing = [name for name in needed if find_spec(name) is None]
+        missing = [name for name in ("starlette", "uvicorn", "prometheus_client") if find_spec(name) is None]
         if missing:
-            what = "the owner's page needs" if metrics is None else "metrics need"
-            raise ServerError(f"{what} {' and '.join(missing)}.", hint="pip install 'dpsql[server]'")
+            what = f"the owner's page and metrics need {' and '.join(missing)}."
+            raise ServerError(what, hint="pip install 'dpsql[server]'")
         self._served, self._log, self._out, self._find_ends = served, log, out, find_ends
         place = None if listen is None else _read_own_place(listen)
         self._path = place if isinstance(place, Path) else None
