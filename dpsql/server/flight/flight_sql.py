@@ -20,8 +20,6 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from dpsql import __version__
-from dpsql.catalogue.aggregate_names import MECHANISMS, OFFERED_MODES
-from dpsql.catalogue.row_names import ROW_NAMES
 from dpsql.client.wire import (
     MALFORMED,
     Head,
@@ -160,18 +158,6 @@ _MEMBERS = (
 _UNION = pa.dense_union([pa.field(name, kind) for name, kind in _MEMBERS])
 SQL_INFO_SCHEMA = pa.schema([pa.field("info_name", pa.uint32(), nullable=False), pa.field("value", _UNION)])
 
-_KEYWORDS = sorted({*OFFERED_MODES, *MECHANISMS, "CLOSE", "DECLARE", "EXPLAIN", "OPTIONS", "SHOW"})
-_ROUNDINGS = "abs ceil floor round sign"
-"""Numeric functions with binders of their own."""
-
-
-def _upper(further: str, *reasons: str) -> list[str]:
-    """Return the row functions that are total for some reasons, and further ones, in capitals."""
-    rows = [row for row in ROW_NAMES if row.total in reasons]
-    named = [name for row in rows for name in (row.name, *row.aliases)]
-    return sorted(name.upper() for name in (*further.split(), *named))
-
-
 TRUE_FACTS = (3, 4, 9, 506, 515, 516, 518, 520, 521, 524, 532)
 """Read-only, SQL, cancel; tables are selectable; aliases, correlation names, expressions in ORDER BY."""
 FALSE_FACTS = (
@@ -205,14 +191,7 @@ def list_sql_info(version: str, statement_bytes: int) -> dict[int, tuple[int, ob
     texts = {0: "dpsql", 1: version, 2: pa.__version__, 504: '"', 513: "\\", 514: ""}
     texts |= {529: "schema", 530: "procedure", 531: "policy"}
     facts |= {number: (_STRING, text) for number, text in texts.items()}
-    lists = {
-        508: _KEYWORDS,
-        509: _upper(_ROUNDINGS, "mathematics"),
-        510: _upper("concat", "text", "comparisons"),
-        511: [],
-        512: _upper("date_trunc", "parts of dates"),
-    }
-    facts |= {number: (_LIST, words) for number, words in lists.items()}
+    facts |= dict.fromkeys(range(508, 513), (_LIST, []))
     facts |= {517: (_MAP, []), 557: (_BIGINT, statement_bytes), 562: (_BIGINT, 0)}
     return dict(sorted(facts.items()))
 
