@@ -743,7 +743,8 @@ def test_the_log_names_charges_and_no_texts(make: Make) -> None:
     call = made.queue.make_call("run", made.session.handle)
     list(made.queue.answer(call, made.session, b""))
     made.queue.log_call(call, "s", 0.5, call.outcome)
-    charge, line = made.events()
+    opened, charge, line = made.events()
+    assert (opened["event"], opened["analyst"]) == ("open", "ada")
     assert (charge["statement"], charge["charge"], charge["outcome"]) == (1, "ε=1", "released")
     assert (line["statement"], line["outcome"], line["analyst"], line["seconds"]) == (
         1,
