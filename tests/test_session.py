@@ -262,6 +262,29 @@ def test_opening_needs_no_plots_or_frames() -> None:
     )  # which DuckDB 1 imports itself
 
 
+def test_what_is_imported_is_not_visited_by_the_collector() -> None:
+    """It joins the oldest generation; objects that the user froze stay frozen."""
+    import gc
+
+    from dpsql.interrupts import pausing_collection
+
+    def collect_apart() -> bool:
+        with pausing_collection(lasting=True):
+            assert not gc.isenabled()
+            made: list[object] = []
+        assert gc.isenabled()
+        return any(held is made for held in gc.get_objects(generation=2))
+
+    assert collect_apart()
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        assert not collect_apart()
+        assert gc.get_freeze_count() > frozen // 2  # some may be gone
+    finally:
+        gc.unfreeze()
+
+
 def test_a_failing_statement_does_not_lose_the_answers_before_it(policy, tmp_path):
     with dpsql.connect(policy=policy, ledger=tmp_path / "x.ledger") as session:
         with pytest.raises(dpsql.BudgetExceeded) as caught:
