@@ -297,9 +297,9 @@ def _open(given: argparse.Namespace) -> AnalystSession:
             raise ServerError(error.message, hint=error.hint and _write_options(error.hint)) from None
     if given.token_file or given.tls_ca or given.tls_client_cert or given.tls_client_key:
         raise ParseError("a token and certificates are for servers.", hint="--server grpc+tls://host:31337")
-    from dpsql.session.session import open_session
+    from dpsql.client.connect import connect_session
 
-    return open_session(
+    return connect_session(
         given.database or ":memory:", policy=given.policy, ledger=given.ledger, analyst=given.analyst
     )
 

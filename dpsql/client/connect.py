@@ -105,9 +105,58 @@ def connect_session(
             hint='dpsql.connect("visits.duckdb", policy="policy.toml"); dpsql policy init writes a first one.',
         )
     with pausing_collection(lasting=True):
-        from dpsql.session.session import open_session
+        return _open_session(database, policy, ledger, analyst, resources)
 
-        return open_session(database, policy=policy, ledger=ledger, analyst=analyst, resources=resources)
+
+def _open_session(
+    database: object,
+    policy: Policy | str | Path,
+    ledger: str | Path | None,
+    analyst: str | None,
+    resources: Mapping[str, str | int] | None,
+) -> Session:
+    """Open a session on private data; a policy's file has its ledger in its folder."""
+    from dpsql.engine import open_engine  # clients of a server need none of these
+    from dpsql.ledger.ledger import Ledger
+    from dpsql.ledger.state_files import place_ledger
+    from dpsql.policy.model import Policy
+    from dpsql.session.session import Session
+
+    folder = Path.cwd()
+    if isinstance(policy, Policy) and policy.base is not None:
+        folder = policy.base
+    _check_path("database", database if isinstance(database, str | Path) else "")
+    _check_path("policy", policy if isinstance(policy, str | Path) else "")
+    _check_path("ledger", ledger or "")
+    if not isinstance(policy, Policy):
+        if not isinstance(policy, str | Path):
+            raise PolicyError(
+                f"the policy is a {type(policy).__name__}.",
+                hint="give the path of a TOML file, or a dpsql.Policy.",
+            )
+        path = Path(policy)
+        policy, folder = Policy.load(path), path.parent
+        ledger = place_ledger(path) if ledger is None else ledger
+    engine = open_engine(database, policy, folder, resources)
+    opened = Ledger.open(ledger, policy, engine.dataset, analyst)
+    return Session(policy, engine, opened)
+
+
+def _check_path(what: str, path: str | Path) -> None:
+    """Raise PolicyError if a path contains a NUL or a lone surrogate, or is too long for a file name."""
+    text, wrong = str(path), ""
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        wrong = "holds a character that no path has"
+    elif len(text) > MAX_PATH or any(len(part.encode()) > MAX_PATH_PART for part in Path(text).parts):
+        wrong = "is too long"
+    if wrong:
+        raise PolicyError(
+            f"the path of the {what} {wrong}.", hint="name an existing folder, and a file in it."
+        )
+
+
+MAX_PATH, MAX_PATH_PART = 4_000, 255
+"""Characters of a path, and bytes of each of its parts."""
 
 
 def connect_server(

@@ -90,11 +90,11 @@ FROM visits GROUP BY plan ORDER BY people DESC""",
 
 def run_demo(ledger: Path) -> Iterator[str]:
     """Run the cells, and yield their displays piece by piece."""
+    from dpsql.client.connect import connect_session
     from dpsql.notebook import sessions
-    from dpsql.session.session import open_session
 
     yield f"In:  %dpsql demo --ledger {ledger}"
-    with open_session(policy=POLICY, ledger=ledger) as session:
+    with connect_session(policy=POLICY, ledger=ledger) as session:
         yield sessions.summarise_session(session)
         for cell in CELLS:
             yield "\n" + textwrap.fill(cell.about, 100)

@@ -29,7 +29,7 @@ from IPython.display import display
 from traitlets import Enum, Int, Unicode, observe
 
 from dpsql import __version__
-from dpsql.client.connect import connect_server, is_address
+from dpsql.client.connect import connect_server, connect_session, is_address
 from dpsql.errors import BindError, Error, ParseError, PolicyError, ServerError, did_you_mean
 from dpsql.language.parameter_values import Params, name_parameters
 from dpsql.notebook import guide, inspection, render, sessions
@@ -568,9 +568,7 @@ class DpsqlMagic(Magics):
     def _open(
         self, name: str | None, database: object, policy: str, ledger: str | None, analyst: str | None
     ) -> None:
-        from dpsql.session.session import open_session
-
-        self._hold(name, open_session(database, policy=policy, ledger=ledger, analyst=analyst))
+        self._hold(name, connect_session(database, policy=policy, ledger=ledger, analyst=analyst))
 
     def _hold(self, name: str | None, session: AnalystSession) -> None:
         """Store a session instead of the one of its name, and print its summary."""

@@ -6,20 +6,17 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from fractions import Fraction
-from pathlib import Path
 
 import pyarrow as pa
 
 from dpsql.binding.plan import Plan
-from dpsql.engine import open_engine
 from dpsql.engine.base import Engine
-from dpsql.errors import BindError, Error, PolicyError, PostprocessingError, PrivacyError
+from dpsql.errors import BindError, Error, PostprocessingError, PrivacyError
 from dpsql.interrupts import pausing_collection, run_apart
 from dpsql.language.dialect import span_of_word
 from dpsql.language.parameter_values import Params
 from dpsql.language.statements import PRICED, Statement, parse
 from dpsql.ledger.ledger import BudgetState, Entry, Ledger
-from dpsql.ledger.state_files import place_ledger
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
@@ -32,57 +29,6 @@ from dpsql.session.pipeline import Bound, Pipeline, before_payment
 from dpsql.session.result import DeclaredResult, Result
 from dpsql.session.session_state import OpenCell
 from dpsql.session.stored_blocks import PreparedPlan, RequestedBlock, prepare_together
-
-
-def open_session(
-    database: object = ":memory:",
-    *,
-    policy: Policy | str | Path,
-    ledger: str | Path | None = None,
-    analyst: str | None = None,
-    resources: Mapping[str, str | int] | None = None,
-) -> Session:
-    """Open a session on private data, under the owner's policy; the arguments are those of :func:`dpsql.connect`.
-
-    Raises:
-        PolicyError: the policy is wrong, or does not fit the data.
-        LedgerError: the ledger can't be trusted or written.
-    """
-    folder = Path.cwd()
-    if isinstance(policy, Policy) and policy.base is not None:
-        folder = policy.base
-    _check_path("database", database if isinstance(database, str | Path) else "")
-    _check_path("policy", policy if isinstance(policy, str | Path) else "")
-    _check_path("ledger", ledger or "")
-    if not isinstance(policy, Policy):
-        if not isinstance(policy, str | Path):
-            raise PolicyError(
-                f"the policy is a {type(policy).__name__}.",
-                hint="give the path of a TOML file, or a dpsql.Policy.",
-            )
-        path = Path(policy)
-        policy, folder = Policy.load(path), path.parent
-        ledger = place_ledger(path) if ledger is None else ledger
-    engine = open_engine(database, policy, folder, resources)
-    opened = Ledger.open(ledger, policy, engine.dataset, analyst)
-    return Session(policy, engine, opened)
-
-
-def _check_path(what: str, path: str | Path) -> None:
-    """Raise PolicyError if a path contains a NUL or a lone surrogate, or is too long for a file name."""
-    text, wrong = str(path), ""
-    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-        wrong = "holds a character that no path has"
-    elif len(text) > MAX_PATH or any(len(part.encode()) > MAX_PATH_PART for part in Path(text).parts):
-        wrong = "is too long"
-    if wrong:
-        raise PolicyError(
-            f"the path of the {what} {wrong}.", hint="name an existing folder, and a file in it."
-        )
-
-
-MAX_PATH, MAX_PATH_PART = 4_000, 255
-"""Characters of a path, and bytes of each of its parts."""
 
 
 class Session(AnalystSession):

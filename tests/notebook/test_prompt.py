@@ -19,7 +19,6 @@ from dpsql import Policy, Session
 from dpsql.demo import POLICY
 from dpsql.notebook.prompt import PROMPT_COMMANDS, Prompt, is_whole, open_history, run_prompt
 from dpsql.session.result import Result
-from dpsql.session.session import open_session
 
 EXACT = '[budget]\nepsilon = 1\n[tables.people]\nprivacy_unit = "id"\nmax_rows = 1\n[tables.people.columns]\n'
 EXACT += 'id = { type = "BIGINT" }\ncity = { type = "VARCHAR", values = ["Delft", "Leiden"] }\n'
@@ -177,5 +176,5 @@ def test_a_terminal(tmp_path: Path, state: Path) -> None:
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 0
-    with open_session(policy=POLICY, ledger=tmp_path / "l.ledger") as session:
+    with dpsql.connect(policy=POLICY, ledger=tmp_path / "l.ledger") as session:
         assert [entry.outcome for entry in session.ledger()] == ["released"]
