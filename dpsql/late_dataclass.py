@@ -91,7 +91,7 @@ def _inspect(attribute: str, values: dict[str, object], cls: type) -> object:
     listed = inspect.get_annotations(cls)
     given = {name: values[name] for name in listed if name in values}
     kept = {"__annotations__": listed, "__module__": cls.__module__, "__doc__": "without a signature"}
-    bare = dataclasses.dataclass(init=False, repr=False, eq=False)(type(cls.__name__, (), given | kept))
+    bare: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(type(cls.__name__, (), given | kept))
     if attribute == "__dataclass_params__":
         return getattr(bare, attribute)
     fields: dict[str, dataclasses.Field[Any]] = {}
