@@ -4,6 +4,8 @@ They propagate from a private block through the CTEs, subqueries and joins above
 interval's ends are additional columns of the release. The public SQL above a block doesn't mention them, so they are
 added to each SELECT on the path, but only where that can't be observed: not below a star, DISTINCT, a set operation or
 other uses of all columns.
+
+Only :mod:`dpsql.binding.bind` uses it. It is apart because it rewrites trees of public SQL, and knows no plan.
 """
 
 from __future__ import annotations
