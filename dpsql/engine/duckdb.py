@@ -722,28 +722,27 @@ class DuckDBEngine(Engine):
 
     @contextlib.contextmanager
     def within(self, days: Days | None) -> Iterator[None]:
-        fewer = {} if days is None or self._views is None else self._choose_files(days)
-        if not fewer or not self._dated_lock.acquire(blocking=False):
+        if days is None or self._views is None or not self._dated_lock.acquire(blocking=False):
             yield
             return
         try:
             with contextlib.suppress(duckdb.Error, PolicyError):
-                self._dated = self._dated or self._open_another(self._views or ())
-                if self._dated is not None:
-                    for name, files in fewer.items():
-                        sources.open_files(self._dated, self.policy, self.policy.tables[name], files)
-                    self._mine.cursor = self._dated
+                self._dated = self._dated or self._open_another(self._views)
+                fewer = {} if self._dated is None else self._choose_files(self._dated, days)
+                for name, files in fewer.items():
+                    sources.open_files(self._dated, self.policy, self.policy.tables[name], files)
+                self._mine.cursor = self._dated if fewer else None
             yield
         finally:
             self._mine.cursor = None
             self._dated_lock.release()
 
-    def _choose_files(self, days: Days) -> dict[str, list[str]]:
+    def _choose_files(self, con: duckdb.DuckDBPyConnection, days: Days) -> dict[str, list[str]]:
         """Return the files with rows of some days of all tables whose own column decides the period; empty if that is all."""
         read = [*self._sources.values()]
         periods = {name: self.policy.tables[name].declared_period for name in self._sources}
         fewer = {
-            name: sources.choose_files(files, period.column, days) or files[:1]
+            name: sources.choose_files(con, files, period.column, days) or files[:1]
             for name, files in self._sources.items()
             if files is not None and (period := periods[name]) is not None and read.count(files) == 1
         }

@@ -186,7 +186,7 @@ _ranges: dict[str, tuple[list[object], tuple[int, int] | None]] = {}
 """The first and the last day of a column of a file, by both, with the file's stamp; None if the file doesn't say."""
 
 
-def choose_files(files: Sequence[str], column: str, days: Days) -> list[str]:
+def choose_files(con: duckdb.DuckDBPyConnection, files: Sequence[str], column: str, days: Days) -> list[str]:
     """Return the files that may have rows with a date among some days, by the statistics in the footers of Parquet files.
 
     Others are chosen if their footer has no dates for the column, so only the time of a query depends on this.
@@ -200,7 +200,7 @@ def choose_files(files: Sequence[str], column: str, days: Days) -> list[str]:
             "AND regexp_full_match(stats_min_value, $3) AND regexp_full_match(stats_max_value, $3), FALSE))"
         )
         found: dict[str, tuple[int, int]] = {}
-        with suppress(duckdb.Error, ValueError), open_memory() as con:
+        with suppress(duckdb.Error, ValueError):
             for path, *ends in con.execute(query, [unread, column, _DATE]).fetchall():
                 low, high = (datetime.date.fromisoformat(day).toordinal() for day in ends)
                 found[path] = low, high
@@ -219,26 +219,32 @@ def _make_stamp(path: str) -> list[object]:
 
 
 def _search(path: str, columns: Mapping[str, str]) -> list[str]:
-    """Return the columns with invalid values, each searched separately."""
-    places = enumerate(columns.items())
+    """Return the columns with invalid values: each is searched separately if one of them fails."""
+    unsafe = {name: kind for name, kind in columns.items() if kind not in _SAFE_TYPES}
+    failing = _fails(path, unsafe)
     return [
         name
-        for place, (name, kind) in places
-        if (kind not in _SAFE_TYPES and _fails(path, quote_identifier(name), kind))
+        for place, (name, kind) in enumerate(columns.items())
+        if (failing and name in unsafe and _fails(path, {name: kind}))
         or (_nested(kind) and not _is_clean(path, place))
     ]
 
 
-def _fails(path: str, column: str, kind: str) -> bool:
-    """Return whether reading a column fails, in a separate database, which an invalid value may break.
+def _fails(path: str, columns: Mapping[str, str]) -> bool:
+    """Return whether reading columns fails, in a separate database, which an invalid value may break.
 
     The hash forces DuckDB to read all values rather than a file's statistics.
     """
-    kept = write_range_test(column, kind)
-    count = "0" if kept is None else f"count(*) FILTER (WHERE NOT {kept})"
+    if not columns:
+        return False
+    items = ["0"]
+    for name, kind in columns.items():
+        kept = write_range_test(quote_identifier(name), kind)
+        items += [f"bit_xor(hash({quote_identifier(name)}))"]
+        items[0] += "" if kept is None else f" + count(*) FILTER (WHERE NOT {kept})"
     with suppress(duckdb.Error), open_memory() as con:
-        rows = con.execute(f"SELECT bit_xor(hash({column})), {count} FROM {write_scan(path)}").fetchall()
-        return bool(rows[0][1])
+        rows = con.execute(f"SELECT {', '.join(items)} FROM {write_scan(path)}").fetchall()
+        return bool(rows[0][0])
     return True
 
 

@@ -220,10 +220,11 @@ def test_a_file_is_left_out_if_its_footer_says_so(
                 f"COPY (SELECT v::{kind} AS Day FROM (VALUES {rows}) t(v)) TO '{file}' (FORMAT parquet)"
             )
     day = datetime.date(2024, 1, 3).toordinal()
-    chosen = choose_files(files, "day", ((day, day + 1), (day + 90, day + 99)))
-    assert files[2] in chosen
-    assert len(chosen) == 5 - left_out
-    assert choose_files(files, "another", ((day, day + 1),)) == files
+    with duckdb.connect() as con:
+        chosen = choose_files(con, files, "day", ((day, day + 1), (day + 90, day + 99)))
+        assert files[2] in chosen
+        assert len(chosen) == 5 - left_out
+        assert choose_files(con, files, "another", ((day, day + 1),)) == files
 
 
 def test_only_the_files_of_some_days_are_read(tmp_path: Path) -> None:
