@@ -15,7 +15,8 @@ from sqlglot import exp
 
 from dpsql.language.dialect import to_sql
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, CANDIDATE_SCORE
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE
+from dpsql.mechanisms.queries import CANDIDATE_PLACE
 from dpsql.mechanisms.selection.utilities import (
     Absolute,
     Extreme,

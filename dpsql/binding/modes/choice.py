@@ -60,7 +60,6 @@ from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.fast.candidate_scores import (
     CANDIDATE_BASE,
-    CANDIDATE_PLACE,
     CANDIDATE_SENSITIVITY,
     CandidateFactor,
     CandidateScores,
@@ -68,6 +67,7 @@ from dpsql.mechanisms.fast.candidate_scores import (
 )
 from dpsql.mechanisms.fast.column_counts import DECIMAL_DIGITS
 from dpsql.mechanisms.fast.thresholds import DOUBLE_DIGITS, HistogramQuery
+from dpsql.mechanisms.queries import CANDIDATE_PLACE
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise, share_epsilon
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.privacy.filters import ACCOUNTANTS

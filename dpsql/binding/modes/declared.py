@@ -25,8 +25,7 @@ from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named
 from dpsql.language.statements import Statement
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
-from dpsql.mechanisms.queries import As, Select, Subquery
+from dpsql.mechanisms.queries import CANDIDATE_PLACE, As, Select, Subquery
 from dpsql.mechanisms.selection.above_threshold import (
     InteractiveThreshold,
     Probe,

@@ -44,7 +44,6 @@ import pyarrow as pa
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms import base
 from dpsql.mechanisms.fast.candidate_scores import (
-    CANDIDATE_PLACE,
     CANDIDATE_SCORE,
     CANDIDATE_SENSITIVITY,
     CANDIDATE_THRESHOLD,
@@ -53,6 +52,7 @@ from dpsql.mechanisms.fast.candidate_scores import (
 )
 from dpsql.mechanisms.moments import Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
+from dpsql.mechanisms.queries import CANDIDATE_PLACE
 from dpsql.mechanisms.selection.utilities import UtilityForm
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_geometric, draw_rounded_gaussian

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, CANDIDATE_SCORE
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE
 from dpsql.mechanisms.per_group import LaplaceNoise
+from dpsql.mechanisms.queries import CANDIDATE_PLACE
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.noise.entropy import Entropy

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, CANDIDATE_SCORE
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE
+from dpsql.mechanisms.queries import CANDIDATE_PLACE
 from dpsql.mechanisms.selection.above_threshold import (
     AboveThreshold,
     InteractiveThreshold,
