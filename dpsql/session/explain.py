@@ -408,7 +408,9 @@ def explain_why(asked: AskedStatement | None, ledger: Ledger, policy: Policy) ->
             "nothing was asked yet.", hint="run a statement first; %dpsql why explains the last one."
         )
     bound, plan = asked.bound, asked.bound if isinstance(asked.bound, Plan) else None
-    sentences = describe_plan(plan) if plan is not None else bound.sentences() if bound is not None else ()
+    sentences = (
+        describe_plan(bound) if isinstance(bound, Plan) else bound.sentences() if bound is not None else ()
+    )
     unique = dict.fromkeys(sentences)
     protected: list[str] = [sentence for sentence in unique if isinstance(sentence, ProtectedUnit)]
     bounded = [end_sentence(sentence) for sentence in unique if not isinstance(sentence, ProtectedUnit)]
