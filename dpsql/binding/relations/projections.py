@@ -41,7 +41,7 @@ from dpsql.binding.relations.plan_size import refuse_growth
 from dpsql.binding.relations.unit_rows import advise_one_unit, aggregates
 from dpsql.binding.values.coercion import find_common_order, require_kind, take_value, unify
 from dpsql.binding.values.declared_values import length_of
-from dpsql.binding.values.sql_types import INTEGER, OTHER, Bounds, Typed
+from dpsql.binding.values.sql_types import INTEGER, OTHER, Bounds, Typed, unite_bounds
 from dpsql.errors import BindError, did_you_mean
 from dpsql.language.dialect import (
     bind_error,
@@ -54,7 +54,7 @@ from dpsql.language.dialect import (
 from dpsql.language.options import call_of
 from dpsql.language.parameters import make_literal
 from dpsql.mechanisms.queries import As, Select, Subquery
-from dpsql.privacy.periods import Days, unite
+from dpsql.privacy.periods import unite_periods
 
 
 def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> rel.Relation:
@@ -362,7 +362,7 @@ def group_distinct(select: exp.Select, bound: rel.From) -> None:
             rel.column(f.name, alias) if alias else exp.column(rel.fold(f.name))
             for alias, f in _list_starred(item, bound)
         ]
-    if any(f is not None and f.tells_unit for f in _grouped_fields([i.unalias() for i in items], bound)):
+    if any(f is not None and f.tells_unit for f in (bound.names.known(i.unalias()) for i in items)):
         select.set("expressions", items)
         select.set("distinct", None)
         select.set("group", exp.Group(all=True))
@@ -398,10 +398,6 @@ def _spread_aliases(select: exp.Select, names: rel.Names) -> dict[str, exp.Expr]
     return aliases
 
 
-def _grouped_fields(nodes: list[exp.Expr], bound: rel.From) -> list[rel.Field | None]:
-    return [bound.names.known(node) for node in nodes]
-
-
 def aggregate_per_unit(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> rel.Relation:
     """Return the SELECT as a private relation with a hidden unit column.
 
@@ -414,7 +410,7 @@ def aggregate_per_unit(binder: Binder, select: exp.Select, bound: rel.From, env:
     _spread_aliases(select, bound.names)
     nodes = _grouped_by(select, bound.names)
     grouped = Grouped.by(nodes, bound.names, bound_rows(bound))
-    known = dict(zip((name for name, _, _ in grouped.keys), _grouped_fields(nodes, bound), strict=True))
+    known = dict(zip((name for name, _, _ in grouped.keys), map(bound.names.known, nodes), strict=True))
     outputs = [grouped.total(item.unalias()) for item in select.expressions]
     having, where = (select.args.get(key) for key in ("having", "where"))
     kept = grouped.condition(having.this) if having is not None else ""
@@ -485,9 +481,10 @@ def combine(
         hint = "keep the privacy unit among the columns of both sides, or aggregate each side first."
         raise privacy_error(tree.left, what, hint)
     side = binder.name("side")
+    numbers = [Typed(exp.Literal.number(i), INTEGER, Bounds.point(i), nullable=False) for i in (0, 1)]
     marked = [
-        replace(relation, fields=(*relation.fields, rel.Field(side, _number(place))))
-        for place, relation in enumerate((left, right))
+        replace(relation, fields=(*relation.fields, rel.Field(side, number)))
+        for relation, number in zip((left, right), numbers, strict=True)
     ]
     rows = _put_together(marked[0], marked[1], tree, binder.name("union"))
     names = [exp.column(exp.to_identifier(f.name, quoted=True)) for f in rows.fields[:-1]]
@@ -500,15 +497,6 @@ def combine(
     if conditions:
         select.set("having", exp.Having(this=exp.and_(*conditions, copy=False)))
     return aggregate_per_unit(binder, select, rel.From([rows], rows.source, unit=rows.unit), env)
-
-
-def _number(place: int) -> Typed:
-    return Typed(exp.Literal.number(place), INTEGER, Bounds.point(place), nullable=False)
-
-
-def _unite_days(one: Days | None, other: Days | None) -> Days | None:
-    """Return the days of both sides; None if those of one are unknown."""
-    return None if one is None or other is None else unite([*one, *other])
 
 
 def _count_rows_of(side: str, place: int) -> exp.Expr:
@@ -546,12 +534,12 @@ def _put_together(
         typed = Typed(
             rel.column(rel.column_name(place), alias),
             kind,
-            _unite(mine.typed.bounds, other.typed.bounds),
-            reach=_unite(mine.typed.reach, other.typed.reach),
+            unite_bounds((mine.typed.bounds, other.typed.bounds)),
+            reach=unite_bounds((mine.typed.reach, other.typed.reach)),
             nullable=mine.typed.nullable or other.typed.nullable,
             plain=mine.typed.plain if mine.typed.plain == other.typed.plain else None,
             order=find_common_order([mine.typed, other.typed]),
-            days=_unite_days(mine.typed.days, other.typed.days),
+            days=unite_periods((mine.typed.days, other.typed.days)),
         )
         if mine.typed.type.kind in ("TEXT", "LIST"):
             sides = (mine.typed, other.typed)
@@ -580,10 +568,6 @@ def _put_together(
         group_rows_bound=each, certain_rows=certain, unit_type=left.unit_type, fan_out=max(left.fan_out, right.fan_out),
         unmatched=left.unmatched or right.unmatched,
     )  # fmt: skip
-
-
-def _unite(a: Bounds | None, b: Bounds | None) -> Bounds | None:
-    return None if a is None or b is None else a.union(b)
 
 
 # -- PIVOT and UNPIVOT ------------------------------------------------------------------------------------------

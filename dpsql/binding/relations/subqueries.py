@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import reduce
 from itertools import chain
 
 from sqlglot import exp
@@ -40,7 +39,7 @@ from dpsql.binding.relations.unit_rows import aggregates
 from dpsql.binding.values import total_expressions
 from dpsql.binding.values.coercion import meet_public, require_kind, take_value, unify
 from dpsql.binding.values.declared_values import hold
-from dpsql.binding.values.sql_types import BOOLEAN, Bounds, Typed
+from dpsql.binding.values.sql_types import BOOLEAN, Typed, unite_bounds
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.dialect import (
     bind_error,
@@ -489,11 +488,6 @@ def bind_lateral(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relat
     return made if found is None else replace(made, inputs=found.bound.inputs, fan_out=found.bound.fan_out)
 
 
-def _bound_all(items: Sequence[Typed]) -> Bounds | None:
-    known = [item.bounds for item in items if item.bounds is not None]
-    return reduce(Bounds.union, known) if len(known) == len(items) else None
-
-
 def _list_values(items: Sequence[Typed]) -> tuple[object, ...] | None:
     known = [item.values for item in items if item.values is not None]
     return tuple(dict.fromkeys(chain(*known))) if len(known) == len(items) else None
@@ -525,5 +519,7 @@ def _unnested(binder: Binder, node: exp.Unnest, bound: From, env: Env) -> Relati
     element = Typed(column(column_name(0), own_name), held, order=typed.order)
     if isinstance(argument, exp.Array):  # public facts about the elements apply to each
         items = [binder.expression(item, bound.names, env) for item in argument.expressions]
-        element = replace(element, bounds=_bound_all(items), values=_list_values(items))
+        element = replace(
+            element, bounds=unite_bounds(item.bounds for item in items), values=_list_values(items)
+        )
     return Relation(alias, own_name, (Field(name, element),), source, private=False, fan_out=longest)

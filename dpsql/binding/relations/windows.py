@@ -36,6 +36,7 @@ from dpsql.binding.values.sql_types import (
     Typed,
     decimal,
     make_cast,
+    unite_bounds,
 )
 from dpsql.binding.values.temporal import bind_interval
 from dpsql.binding.values.total_expressions import make_total
@@ -276,7 +277,7 @@ class Windows:
         met = meet((inner, other), name)
         made.set("this", met.nodes[0])
         made.set("default", met.nodes[1])
-        bounds = None if inner.bounds is None or other.bounds is None else inner.bounds.union(other.bounds)
+        bounds = unite_bounds((inner.bounds, other.bounds))
         return Typed(made, met.type, bounds, nullable=True, order=find_common_order((inner, other)))
 
     def _on_grid(self, window: exp.Window, key: str, typed: Typed) -> exp.Expr:

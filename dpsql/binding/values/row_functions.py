@@ -567,7 +567,7 @@ def _written(typed: Typed) -> Typed:
     return hold(convert(require_kind(typed, ORDERED_KINDS, "only plain values are joined as text"), TEXT))
 
 
-def bind_concat(node: exp.Expr, bind: Bind) -> Typed:
+def bind_concat(node: exp.Func, bind: Bind) -> Typed:
     """Bind CONCAT and CONCAT_WS."""
     name, typed = node.sql_name().lower(), [_written(bind(place)) for place in node.expressions]
     written = sum(map(length_of, typed))
@@ -595,7 +595,7 @@ def bind_pad(node: exp.Expr, bind: Bind) -> Typed:
 # -- numbers ----------------------------------------------------------------------------------------------------
 
 
-def bind_rounding(node: exp.Expr, bind: Bind) -> Typed:
+def bind_rounding(node: exp.Func, bind: Bind) -> Typed:
     """Bind FLOOR, CEIL, ROUND and TRUNC, with DuckDB's result types."""
     name, inner, digits = node.sql_name().lower(), bind(node.this), _digits(node)
     require_kind(inner, NUMBER_KINDS, "a number is needed")

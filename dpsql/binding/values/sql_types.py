@@ -166,6 +166,12 @@ class Bounds:
 UNKNOWN = Bounds()
 
 
+def unite_bounds(found: Iterable[Bounds | None]) -> Bounds | None:
+    """Return the smallest interval around all; None if one of them is unknown."""
+    found = [*found]
+    return None if None in found else Bounds.around((bounds, True) for bounds in found)
+
+
 TypeKind = Literal[
     "NULL", "BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE", "TEXT", "DATE", "TIME", "TIMESTAMP", "INTERVAL", "UUID", "LIST",
     "STRUCT", "MAP", "MOMENT", "OTHER",

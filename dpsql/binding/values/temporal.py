@@ -267,7 +267,7 @@ def bind_truncation(node: exp.Expr, bind: Bind) -> Typed:
     return Typed(made, inner.type if inner.type.zone else TIMESTAMP, None, inner.constant)
 
 
-def bind_of_day(node: exp.Expr, bind: Bind) -> Typed:
+def bind_of_day(node: exp.Func, bind: Bind) -> Typed:
     """Bind a function of a date alone: dayname, monthname or last_day."""
     inner, text = _moment(node.this, bind), not isinstance(node, exp.LastDay)
     made = make_try(make_call(node.sql_name().lower(), inner.node))

@@ -650,7 +650,7 @@ def _if(node: exp.Expr, bind: Bind) -> Typed:
     return _case(exp.Case(ifs=[branch], default=otherwise.copy() if otherwise is not None else None), bind)
 
 
-def _several(node: exp.Expr, bind: Bind) -> Typed:
+def _several(node: exp.Func, bind: Bind) -> Typed:
     """Bind COALESCE, GREATEST and LEAST."""
     name = node.sql_name().lower()
     places = [node.this, *node.expressions] if node.this is not None else list(node.expressions)
