@@ -21,6 +21,7 @@ a relation that is made with the release.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
@@ -525,17 +526,13 @@ class WindowFinder:
 
     def read_window(self, select: exp.Select, node: exp.Window) -> WindowSum | None:
         """Return a window's sum, if all of it is known."""
-        spec, given = node.args.get("spec"), node
-        if (named := node.args.get("alias")) is not None:
-            places = (w for w in select.args.get("windows") or [] if fold(w.name) == fold(named.name))
-            given = next(places, node)
-            spec = given.args.get("spec")
-            if given is node or given.args.get("alias") is not None:
-                return None
+        given = _find_definition(select, node)
+        if given is None:
+            return None
         read = self._read_sum(select, node.this)
         parts = [self._read_key(select, part) for part in given.args.get("partition_by") or []]
         order = given.args.get("order")
-        frame = _read_frame(spec, order is not None)
+        frame = _read_frame(given.args.get("spec"), order is not None)
         if read is None or None in parts or frame is None:
             return None
         value, factor, cast = read
@@ -596,6 +593,15 @@ class WindowFinder:
         return found if known else None
 
 
+def _find_definition(select: exp.Select, node: exp.Window) -> exp.Expr | None:
+    """Return a window, or the one of the WINDOW clause that it names; None for unknown names and chains of names."""
+    if (named := node.args.get("alias")) is None:
+        return node
+    places = (w for w in select.args.get("windows") or [] if fold(w.name) == fold(named.name))
+    found: exp.Expr | None = next(places, None)
+    return None if found is None or found.args.get("alias") is not None else found
+
+
 def _read_constant(node: exp.Expr) -> Fraction | None:
     """Return a nonzero literal number."""
     if not isinstance(node, exp.Literal) or node.is_string:
@@ -642,30 +648,31 @@ def _read_frame(spec: exp.Expr | None, ordered: bool) -> tuple[bool, int | None,
     if spec.args.get("exclude") is not None or not ordered:
         return None
     kind = str(spec.args.get("kind") or "").upper()
-    start = _read_end(spec.args.get("start"), spec.args.get("start_side"))
-    given = spec.args.get("end")
-    end = (0,) if given is None else _read_end(given, spec.args.get("end_side"))
-    if kind not in ("ROWS", "RANGE") or start is None or end is None:
+    start, end = (read_frame_end(spec, key) for key in ("start", "end"))
+    if start is None or end is None or start == math.inf or end == -math.inf:
         return None
-    if kind == "RANGE" and ({start[0], end[0]} - {None, 0}):
+    if kind not in ("ROWS", "RANGE") or (kind == "RANGE" and not {start, end} <= {-math.inf, 0, math.inf}):
         return None
-    first, last = (
-        str(spec.args.get(f"{side}_side") or "").upper() == "FOLLOWING" for side in ("start", "end")
-    )
-    backwards = (start == (None,) and first) or (end == (None,) and not last)
-    return None if backwards else (kind == "ROWS", start[0], end[0])
+    if any(_MOST_PLACES <= abs(place) < math.inf for place in (start, end)):
+        return None
+    return kind == "ROWS", None if start == -math.inf else int(start), None if end == math.inf else int(end)
 
 
-def _read_end(node: object, side: object) -> tuple[int | None] | None:
-    """Return a frame end's position in a tuple, None within it for unbounded; None if unknown."""
+_MOST_PLACES = 10**9
+
+
+def read_frame_end(spec: exp.Expr, key: str) -> float | None:
+    """Return the ``start`` or the ``end`` of a frame in rows after the current one; None if it is no number of rows.
+
+    An unbounded end is infinite; without an end, the frame ends at the current row.
+    """
+    node, side = spec.args.get(key) or "CURRENT ROW", str(spec.args.get(f"{key}_side") or "").upper()
     text = node if isinstance(node, str) else node.name if isinstance(node, exp.Literal | exp.Var) else ""
     if text.upper() == "CURRENT ROW":
-        return (0,)
-    if text.upper() == "UNBOUNDED":
-        return (None,)
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
-        return None
-    return (int(text) if str(side).upper() == "FOLLOWING" else -int(text),)
+        return 0
+    digits = text.isascii() and text.isdigit()
+    size = math.inf if text.upper() == "UNBOUNDED" else int(text) if digits else None
+    return size if size is None or side == "FOLLOWING" else -size
 
 
 MAX_WINDOWS = 8
@@ -746,9 +753,8 @@ def _write_place(select: exp.Select, node: exp.Window, window: WindowSum, nullab
     """Return a row's position in a window's order, from 1; None if NULL is ordered differently than by the noise."""
     if not window.order:
         return exp.Literal.number(1)
-    given = node
-    if (named := node.args.get("alias")) is not None:
-        given = next(w for w in select.args["windows"] if fold(w.name) == fold(named.name))
+    given = _find_definition(select, node)
+    assert given is not None
     ordered = given.args["order"].expressions[0]
     first = isinstance(ordered, exp.Ordered) and bool(ordered.args.get("nulls_first"))
     if nullable and (window.descending or first):

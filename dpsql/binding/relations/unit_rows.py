@@ -9,6 +9,7 @@ loses nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 
 from sqlglot import exp
@@ -18,6 +19,7 @@ from dpsql.binding.public_statement import Env, inner_queries
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.binding.relations.fan_out import choose_rows, floor_root, keep_first, max_unit_rows, replace_source
 from dpsql.binding.relations.relation import Field, From, Names, Relation, fold
+from dpsql.binding.traced_columns import read_frame_end
 from dpsql.binding.values.declared_values import length_of
 from dpsql.binding.values.sql_types import BLOB, SMALL_INTEGERS, TEXT, make_call, make_cast
 from dpsql.catalogue.aggregate_names import MODES
@@ -352,10 +354,8 @@ def frames_of(select: exp.Select) -> tuple[int, ...]:
             while isinstance(function, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
                 function = function.this
             if spec is not None:
-                ends = [spec.args.get(key) for key in ("start", "end")]
-                given = [int(e.name) for e in ends if isinstance(e, exp.Literal) and e.name.isdigit()]
-                endless = any(str(end).upper() == "UNBOUNDED" for end in ends)
-                lengths.append(0 if endless else 1 + sum(given))
+                ends = [abs(read_frame_end(spec, key) or 0) for key in ("start", "end")]
+                lengths.append(0 if math.inf in ends else 1 + sum(map(int, ends)))
             elif node.args.get("order") is not None and isinstance(function, MOVING_CLASSES):
                 lengths.append(0)
     return tuple(lengths)
