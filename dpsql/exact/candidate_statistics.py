@@ -6,7 +6,7 @@ public relation with a column of their places.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Literal
@@ -16,7 +16,17 @@ from sqlglot import exp
 from dpsql.language.dialect import to_sql
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE
-from dpsql.mechanisms.queries import CANDIDATE_PLACE
+from dpsql.mechanisms.queries import (
+    CANDIDATE_PLACE,
+    As,
+    Join,
+    Query,
+    Select,
+    Source,
+    Subquery,
+    Union,
+    write_filter,
+)
 from dpsql.mechanisms.selection.utilities import (
     Absolute,
     Extreme,
@@ -104,6 +114,16 @@ class Term:
     nested: str
     shape: TermShape
 
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The conditions without the candidate, each in parentheses."""
+        return tuple(f"({condition})" for condition in self.free)
+
+    @property
+    def each(self) -> str:
+        """What a row adds for a candidate, in a nested loop."""
+        return f"CASE WHEN {self.condition or 'TRUE'} THEN {self.nested} ELSE 0 END"
+
 
 @dataclass(frozen=True)
 class CandidateStatistic:
@@ -129,107 +149,88 @@ class CandidateStatistic:
         """Return the form for ``rows`` rows per unit."""
         return None if self.form is None else replace(self.form, rows=rows)
 
+    def write_scores(self, rows: Query, candidates: Query, columns: Sequence[str]) -> Select:
+        """Return one query of the candidates' columns, their place, and the statistic as an integer.
 
-def statistic_sql(rows: str, candidates: str, columns: tuple[str, ...], statistic: CandidateStatistic) -> str:
-    """Return one query of the candidates' columns, their order, and the statistic as an integer :data:`SCORE`.
+        ``rows``: a query of the bounded private rows, with the columns of the terms.
+        """
+        named: dict[str, Query] = {ROWS: rows, CANDIDATE: candidates}
+        source: Source = CANDIDATE
+        names = [f"t{i}" for i in range(len(self.terms))]
+        for name, term in zip(names, self.terms, strict=True):
+            named |= _write_term(name, term)
+            source = Join(source, name, f"{name}.{CANDIDATE_PLACE} = {_PLACE}", side="LEFT")
+        return self._select(named, source, [f"{name}.v" for name in names], columns)
 
-    ``rows``: a query of the bounded private rows, with the columns of the terms.
-    """
-    parts = [f"rows AS ({rows})", f"{CANDIDATE} AS (SELECT * FROM {candidates})"]
-    names = [f"t{i}" for i in range(len(statistic.terms))]
-    for name, term in zip(names, statistic.terms, strict=True):
-        parts += _term_ctes(name, term)
-    joins = " ".join(f"LEFT JOIN {name} ON {name}.{CANDIDATE_PLACE} = {_PLACE}" for name in names)
-    return f"WITH {', '.join(parts)} {_scores(columns, statistic, [f'{name}.v' for name in names], joins)}"
+    def write_batch(self, rows: Query, candidates: Select, columns: Sequence[str], first: int) -> Select:
+        """Return the statistic of ``BATCH`` candidates from the ``first`` on, as a nested loop over the rows."""
+        batch = (f"{CANDIDATE_PLACE} >= {first}", f"{CANDIDATE_PLACE} < {first + BATCH}")
+        sums = [As(f"SUM({term.each})", f"v{i}") for i, term in enumerate(self.terms)]
+        looped = Select((As(_PLACE, "o"), *sums), Join(CANDIDATE, ROWS), group=_PLACE)
+        named: dict[str, Query] = {ROWS: rows, CANDIDATE: replace(candidates, where=batch), "looped": looped}
+        source = Join(CANDIDATE, "looped", f"looped.o = {_PLACE}", side="LEFT")
+        return self._select(named, source, [f"looped.{item.name}" for item in sums], columns)
 
+    def _select(
+        self, named: Mapping[str, Query], source: Source, values: Sequence[str], columns: Sequence[str]
+    ) -> Select:
+        """Return the SELECT of the statistic, with ``values`` as its terms' aggregates over the source."""
+        terms = [f"({t.weight.text}) * COALESCE({v}, 0)" for t, v in zip(self.terms, values, strict=True)]
+        if self.form is None or self.form.linear:
+            total = " + ".join([self.constant, *terms])
+        else:
+            total = self._write_form(self.form.root, terms)
+        shown = (f"{CANDIDATE}.{c}" for c in columns)
+        score = As(f"CAST({total} AS HUGEINT)", CANDIDATE_SCORE)
+        return Select((*shown, _PLACE, score), source, order=_PLACE, with_=named)
 
-def nested_sql(
-    rows: str, candidates: str, columns: tuple[str, ...], statistic: CandidateStatistic, first: int
-) -> str:
-    """Return the statistic of ``BATCH`` candidates from the ``first`` on, as a nested loop over the rows."""
-    batch = f"{CANDIDATE_PLACE} >= {first} AND {CANDIDATE_PLACE} < {first + BATCH}"
-    inside = f"{CANDIDATE} AS (SELECT * FROM {candidates} WHERE {batch})"
-    sums = ", ".join(
-        f"SUM(CASE WHEN {all_of((*t.free, *((t.condition,) if t.condition and t.shape != 'constant' else ())))} "
-        f"THEN {t.nested} ELSE 0 END) AS v{i}"
-        for i, t in enumerate(statistic.terms)
-    )
-    looped = f"SELECT {_PLACE} AS o, {sums} FROM {CANDIDATE} CROSS JOIN rows GROUP BY {_PLACE}"
-    values = [f"looped.v{i}" for i in range(len(statistic.terms))]
-    scores = _scores(columns, statistic, values, f"LEFT JOIN looped ON looped.o = {_PLACE}")
-    return f"WITH rows AS ({rows}), {inside}, looped AS ({looped}) {scores}"
-
-
-def _scores(columns: tuple[str, ...], statistic: CandidateStatistic, values: list[str], joins: str) -> str:
-    """Return the SELECT of the statistic, with ``values`` as its terms' aggregates over the joins."""
-    terms = [
-        f"({t.weight.text}) * COALESCE({value}, 0)" for t, value in zip(statistic.terms, values, strict=True)
-    ]
-    if statistic.form is None or statistic.form.linear:
-        total = " + ".join([statistic.constant, *terms])
-    else:
-        total = _write_form(statistic.form.root, terms, statistic)
-    shown = [*(f"{CANDIDATE}.{c}" for c in columns), _PLACE, f"CAST({total} AS HUGEINT) AS {CANDIDATE_SCORE}"]
-    return f"SELECT {', '.join(shown)} FROM {CANDIDATE} {joins} ORDER BY {_PLACE}"
-
-
-def _write_form(form: FormNode, terms: list[str], statistic: CandidateStatistic) -> str:
-    def write(part: FormNode) -> str:
-        return _write_form(part, terms, statistic)
-
-    match form:
-        case Linear():
-            shown = [*(statistic.bases[i] for i in form.bases), *(terms[i] for i in form.terms)]
-            return f"({' + '.join(shown)})"
-        case Total(parts):
-            return f"({' + '.join(map(write, parts))})"
-        case Absolute(part):
-            return f"ABS({write(part)})"
-        case Extreme(parts, greatest):
-            return f"{'GREATEST' if greatest else 'LEAST'}({', '.join(map(write, parts))})"
-        case Multiple(factor, part):
-            return f"({statistic.multiples[factor].text}) * {write(part)}"
+    def _write_form(self, form: FormNode, terms: Sequence[str]) -> str:
+        match form:
+            case Linear():
+                shown = [*(self.bases[i] for i in form.bases), *(terms[i] for i in form.terms)]
+                return f"({' + '.join(shown)})"
+            case Total(parts):
+                return f"({' + '.join(self._write_form(part, terms) for part in parts)})"
+            case Absolute(part):
+                return f"ABS({self._write_form(part, terms)})"
+            case Extreme(parts, greatest):
+                shown = [self._write_form(part, terms) for part in parts]
+                return f"{'GREATEST' if greatest else 'LEAST'}({', '.join(shown)})"
+            case Multiple(factor, part):
+                return f"({self.multiples[factor].text}) * {self._write_form(part, terms)}"
 
 
-def all_of(conditions: tuple[str, ...]) -> str:
-    """Return the conjunction of conditions in SQL."""
-    return " AND ".join(f"({c})" for c in conditions) or "TRUE"
-
-
-def _term_ctes(name: str, term: Term) -> list[str]:
-    where = all_of(term.free)
+def _write_term(name: str, term: Term) -> dict[str, Query]:
+    """Return the queries of a term, by name: the last one, ``name``, has its value ``v`` for each candidate's place."""
+    where = term.conditions
     if term.shape == "constant":
-        one = f"SELECT COALESCE(SUM({term.amount}), 0) AS v FROM rows WHERE {where}"
-        return [f"{name} AS (SELECT {_PLACE}, one.v FROM {CANDIDATE} CROSS JOIN ({one}) AS one)"]
+        one = Select(As(f"COALESCE(SUM({term.amount}), 0)", "v"), ROWS, where)
+        return {name: Select((_PLACE, "one.v"), Join(CANDIDATE, Subquery(one, "one")))}
     if term.shape in ("equality", "several ranges"):
         xs = dict.fromkeys(r.value for r in term.ranges)
         names = {x: "k" if term.shape == "equality" else f"key{i}" for i, x in enumerate(xs)}
-        keys = ", ".join(f"{x} AS {alias}" for x, alias in names.items())
-        grouped = f"SELECT {keys}, SUM({term.amount}) AS v FROM rows WHERE {where} GROUP BY {', '.join(names.values())}"
-        met = " AND ".join(f"{name}_g.{names[r.value]} {r.op} {r.threshold}" for r in term.ranges)
+        keys = (As(x, alias) for x, alias in names.items())
+        total, found = As(f"SUM({term.amount})", "v"), f"{name}_g"
+        grouped = Select((*keys, total), ROWS, where, tuple(names.values()))
+        met = " AND ".join(f"{found}.{names[r.value]} {r.op} {r.threshold}" for r in term.ranges)
         # Several values of x may equal one key (integers that are one double): GROUP BY keeps one number per candidate.
-        found = (
-            f"SELECT {_PLACE}, SUM({name}_g.v) AS v FROM {CANDIDATE} JOIN {name}_g ON {met} GROUP BY {_PLACE}"
-        )
-        return [f"{name}_g AS ({grouped})", f"{name} AS ({found})"]
+        looked_up = Select((_PLACE, As(f"SUM({found}.v)", "v")), Join(CANDIDATE, found, met), group=_PLACE)
+        return {found: grouped, name: looked_up}
+    at, every = f"{name}_at", f"{name}_all"
     if term.shape == "clipped sum":
         assert term.clip is not None
-        clip, at = to_sql(term.clip), f"{name}_at"
-        below = _running(name, term.amount, where, [clip], term.amount)
+        clip = to_sql(term.clip)
         # The sum of values at most b, and b for each value above it.
-        value = f"{at}.upto + ({clip}) * ({name}_all.n - {at}.n_upto)"
-        whole = f"SELECT COUNT({term.amount}) AS n FROM rows WHERE {where}"
-        return [
-            *below,
-            f"{name}_all AS ({whole})",
-            f"{name} AS (SELECT {_PLACE}, {value} AS v FROM {CANDIDATE} "
-            f"JOIN {at} ON {at}.t = {clip} CROSS JOIN {name}_all)",
-        ]
-    at, x = f"{name}_at", term.ranges[0].value
-    parts = _running(name, x, where, [r.threshold for r in term.ranges], term.amount)
-    present = f"{where} AND ({x}) IS NOT NULL"
-    parts.append(f"{name}_all AS (SELECT COALESCE(SUM({term.amount}), 0) AS upto FROM rows WHERE {present})")
-    joins = "".join(f" LEFT JOIN {at} AS a{i} ON a{i}.t = {r.threshold}" for i, r in enumerate(term.ranges))
+        value = As(f"{at}.upto + ({clip}) * ({every}.n - {at}.n_upto)", "v")
+        return {
+            **_write_running_sums(name, term, term.amount, [clip]),
+            every: Select(As(f"COUNT({term.amount})", "n"), ROWS, where),
+            name: Select((_PLACE, value), Join(Join(CANDIDATE, at, f"{at}.t = {clip}"), every)),
+        }
+    x = term.ranges[0].value
+    source: Source = CANDIDATE
+    for i, r in enumerate(term.ranges):
+        source = Join(source, As(at, f"a{i}"), f"a{i}.t = {r.threshold}", side="LEFT")
     sums = {
         r.op[0]: (f"a{i}.{'upto' if r.op in ('<=', '>') else 'under'}", r) for i, r in enumerate(term.ranges)
     }
@@ -239,95 +240,111 @@ def _term_ctes(name: str, term: Term) -> list[str]:
         # A range with its ends in the wrong order has no rows; one with equal ends has rows only if it is closed.
         meets = "<=" if (upper.op, lower.op) == ("<=", ">=") else "<"
         ordered = f"{present} AND ({lower.threshold}) {meets} ({upper.threshold})"
-        value = f"CASE WHEN {ordered} THEN {high} - {low} ELSE 0 END"
+        value = As(f"CASE WHEN {ordered} THEN {high} - {low} ELSE 0 END", "v")
     else:
-        value = sums["<"][0] if "<" in sums else f"{name}_all.upto - {sums['>'][0]}"
-    one = f"SELECT {_PLACE}, {value} AS v FROM {CANDIDATE}{joins} CROSS JOIN {name}_all"
-    return [*parts, f"{name} AS ({one})"]
+        value = As(sums["<"][0] if "<" in sums else f"{every}.upto - {sums['>'][0]}", "v")
+    return {
+        **_write_running_sums(name, term, x, [r.threshold for r in term.ranges]),
+        every: Select(As(f"COALESCE(SUM({term.amount}), 0)", "upto"), ROWS, (*where, f"({x}) IS NOT NULL")),
+        name: Select((_PLACE, value), Join(source, every)),
+    }
 
 
-def _running(name: str, x: str, where: str, thresholds: list[str], amount: str) -> list[str]:
-    """Return CTEs up to ``{name}_at(t, upto, under, n_upto)``: sums over x <= t and x < t for each threshold t.
+def _write_running_sums(name: str, term: Term, x: str, thresholds: Sequence[str]) -> dict[str, Query]:
+    """Return queries up to ``{name}_at(t, upto, under, n_upto)``: sums over x <= t and x < t for each threshold t.
 
     A row's bin is that of the greatest threshold that is at most x; rows equal to it are counted separately, to
     distinguish <= from <. One pass over the rows, then k bins.
     """
-    union = " UNION ".join(f"SELECT {t} AS t FROM {CANDIDATE} WHERE ({t}) IS NOT NULL" for t in thresholds)
-    binned = (
-        f"SELECT {name}_t.t AS t, {name}_x.x = {name}_t.t AS edge, SUM({name}_x.v) AS s, SUM({name}_x.n) AS n "
-        f"FROM {name}_x ASOF LEFT JOIN {name}_t ON {name}_x.x >= {name}_t.t GROUP BY {name}_t.t, edge"
+    ts, xs, bins, sums = (f"{name}_{part}" for part in "txbs")
+    each = tuple(Select(As(t, "t"), CANDIDATE, f"({t}) IS NOT NULL") for t in thresholds)
+    values = Select(
+        (As(x, "x"), As(f"SUM({term.amount})", "v"), As("COUNT(*)", "n")),
+        ROWS,
+        (*term.conditions, f"({x}) IS NOT NULL"),
+        "x",
     )
-    sums = (
-        f"SELECT {name}_t.t AS t, COALESCE(SUM(s) FILTER (WHERE edge), 0) AS own, "
-        f"COALESCE(SUM(s) FILTER (WHERE NOT edge), 0) AS after, COALESCE(SUM(n) FILTER (WHERE edge), 0) AS n_own, "
-        f"COALESCE(SUM(n) FILTER (WHERE NOT edge), 0) AS n_after "
-        f"FROM {name}_t LEFT JOIN {name}_b ON {name}_b.t = {name}_t.t GROUP BY {name}_t.t"
+    edge = As(f"{xs}.x = {ts}.t", "edge")
+    binned = Select(
+        (As(f"{ts}.t", "t"), edge, As(f"SUM({xs}.v)", "s"), As(f"SUM({xs}.n)", "n")),
+        Join(xs, ts, f"{xs}.x >= {ts}.t", side="ASOF LEFT"),
+        group=(f"{ts}.t", "edge"),
     )
-    before = "OVER (ORDER BY t ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-    first = f"(SELECT COALESCE(SUM(s), 0) FROM {name}_b WHERE t IS NULL)"
-    first_n = f"(SELECT COALESCE(SUM(n), 0) FROM {name}_b WHERE t IS NULL)"
-    running = (
-        f"SELECT t, {first} + COALESCE(SUM(own + after) {before}, 0) AS under, "
-        f"{first} + COALESCE(SUM(own + after) {before}, 0) + own AS upto, "
-        f"{first_n} + COALESCE(SUM(n_own + n_after) {before}, 0) + n_own AS n_upto FROM {name}_s"
-    )
-    return [
-        f"{name}_t AS (SELECT DISTINCT t FROM ({union}) AS u)",
-        f"{name}_x AS (SELECT {x} AS x, SUM({amount}) AS v, COUNT(*) AS n FROM rows "
-        f"WHERE {where} AND ({x}) IS NOT NULL GROUP BY x)",
-        f"{name}_b AS ({binned})",
-        f"{name}_s AS ({sums})",
-        f"{name}_at AS ({running})",
+    sides = [
+        As(f"COALESCE(SUM({what}){write_filter(side)}, 0)", prefix + after)
+        for what, prefix in (("s", ""), ("n", "n_"))
+        for side, after in (("edge", "own"), ("NOT edge", "after"))
     ]
+    summed = Select(
+        (As(f"{ts}.t", "t"), *sides), Join(ts, bins, f"{bins}.t = {ts}.t", side="LEFT"), group=f"{ts}.t"
+    )
+    first, first_n = (Select(f"COALESCE(SUM({what}), 0)", bins, "t IS NULL") for what in ("s", "n"))
+    before = "OVER (ORDER BY t ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    under = f"({first}) + COALESCE(SUM(own + after) {before}, 0)"
+    running = (
+        "t",
+        As(under, "under"),
+        As(f"{under} + own", "upto"),
+        As(f"({first_n}) + COALESCE(SUM(n_own + n_after) {before}, 0) + n_own", "n_upto"),
+    )
+    return {
+        ts: Select("t", Subquery(Union(each, distinct=True), "u"), distinct=True),
+        xs: values,
+        bins: binned,
+        sums: summed,
+        f"{name}_at": Select(running, sums),
+    }
 
 
 # -- candidates and histograms ----------------------------------------------------------------------------------------
 
 
-def write_threshold_bins(rows: str, term: Term, x: str = "0", present: str = "", summed: bool = True) -> str:
+def write_threshold_bins(
+    rows: Query, term: Term, x: str = "0", present: str = "", summed: bool = False
+) -> Select:
     """Return the number ``n`` of a term's rows, and the sum ``v`` of its amounts if ``summed``, for each value of ``x``.
 
     Without ``present``, whose NULLs are left out, there is one value.
     """
-    added = f", SUM({term.amount}) AS v" if summed and term.amount != "1" else ""
-    text = f"WITH rows AS ({rows}) SELECT {x} AS x, COUNT(*) AS n{added} FROM rows WHERE {all_of(term.free)}"
-    return f"{text} AND ({present}) IS NOT NULL GROUP BY x" if present else text
+    columns = (As(x, "x"), As("COUNT(*)", "n"), *([As(f"SUM({term.amount})", "v")] if summed else []))
+    named = {ROWS: rows}
+    if not present:
+        return Select(columns, ROWS, term.conditions, with_=named)
+    return Select(columns, ROWS, (*term.conditions, f"({present}) IS NOT NULL"), "x", with_=named)
 
 
-def write_compared_column(rows: str, term: Term, x: str) -> str:
+def write_compared_column(rows: Query, term: Term, x: str) -> Select:
     """Return the ``x`` of each of a term's rows."""
-    return f"WITH rows AS ({rows}) SELECT {x} AS x FROM rows WHERE {all_of(term.free)}"
+    return Select(As(x, "x"), ROWS, term.conditions, with_={ROWS: rows})
 
 
-def write_candidates(source: str, columns: Mapping[str, str]) -> str:
-    """Return expressions over a relation of candidates, by name."""
-    items = [f"{sql} AS {to_sql(exp.to_identifier(name, quoted=True))}" for name, sql in columns.items()]
-    return f"SELECT {', '.join(items)} FROM {source} AS {CANDIDATE}"
+def write_candidates(source: str, columns: Mapping[str, str], every: bool = False) -> Select:
+    """Return expressions over a relation of candidates, by name; ``every``: after all of its own columns."""
+    items = (As(sql, to_sql(exp.to_identifier(name, quoted=True))) for name, sql in columns.items())
+    return Select(("*", *items) if every else tuple(items), As(source, CANDIDATE))
 
 
-def extend_candidates(source: str, columns: Mapping[str, str]) -> str:
-    """Return a relation of candidates with further columns."""
-    more = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
-    return f"(SELECT *, {more} FROM {source} AS {CANDIDATE})" if columns else source
-
-
-def number_candidates(given: str, once: bool) -> str:
+def number_candidates(given: str, once: bool) -> Select:
     """Return a query of the candidates with their places; with ``once``, a repeated candidate has its first place."""
     if not once:
-        return f"SELECT *, row_number() OVER () - 1 AS {CANDIDATE_PLACE} FROM ({given}) AS given"
+        return Select(("*", As("row_number() OVER () - 1", CANDIDATE_PLACE)), Subquery(given, "given"))
     place = f"{CANDIDATE_PLACE}_given"
-    numbered = f"SELECT *, row_number() OVER () AS {place} FROM ({given}) AS given"
-    first = f"SELECT * EXCLUDE ({place}), MIN({place}) AS {place} FROM ({numbered}) AS numbered GROUP BY ALL"
-    return f"SELECT * EXCLUDE ({place}), row_number() OVER (ORDER BY {place}) - 1 AS {CANDIDATE_PLACE} FROM ({first}) AS once"
+    own = f"* EXCLUDE ({place})"
+    numbered = Select(("*", As("row_number() OVER ()", place)), Subquery(given, "given"))
+    first = Select((own, As(f"MIN({place})", place)), Subquery(numbered, "numbered"), group="ALL")
+    return Select(
+        (own, As(f"row_number() OVER (ORDER BY {place}) - 1", CANDIDATE_PLACE)), Subquery(first, "once")
+    )
 
 
-def count_candidates(given: str, column: str, most: int) -> str:
+def count_candidates(given: str, column: str, most: int) -> Select:
     """Return the query of the number of candidates, and of those above the one before; it counts up to ``most``."""
-    limited = f"SELECT {column} AS c FROM ({given}) AS given LIMIT {most}"
-    pairs = f"SELECT c, lag(c) OVER () AS b FROM ({limited}) AS given"
-    return f"SELECT COUNT(*)::BIGINT AS n, COUNT(*) FILTER (WHERE c > b)::BIGINT AS ascents FROM ({pairs}) AS given"
+    limited = Select(As(column, "c"), Subquery(given, "given"), limit=most)
+    pairs = Select(("c", As("lag(c) OVER ()", "b")), Subquery(limited, "given"))
+    ascents = As(f"COUNT(*){write_filter('c > b')}::BIGINT", "ascents")
+    return Select((As("COUNT(*)::BIGINT", "n"), ascents), Subquery(pairs, "given"))
 
 
-def limit_candidates(given: str, most: int) -> str:
+def limit_candidates(given: str, most: int) -> Select:
     """Return the query of the first candidates."""
-    return f"SELECT * FROM ({given}) AS found WHERE {CANDIDATE_PLACE} < {most}"
+    return Select("*", Subquery(given, "found"), f"{CANDIDATE_PLACE} < {most}")

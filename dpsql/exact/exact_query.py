@@ -25,9 +25,8 @@ from sqlglot import exp
 
 from dpsql.binding.relations.plan_size import is_shared, refuse_written
 from dpsql.binding.relations.relation import UNIT, From
-from dpsql.binding.relations.unit_rows import secret_hash
+from dpsql.binding.relations.unit_rows import RowCaps, secret_hash
 from dpsql.binding.values.sql_types import SMALL_INTEGERS
-from dpsql.exact.row_caps import RowCaps
 from dpsql.language.dialect import to_sql
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import SALT
@@ -349,7 +348,7 @@ class Exact:
 
         With caps of C rows in each of L0 groups, noise is scaled to an L1 distance of C L0 rows and an L2 distance of C
         sqrt(L0). Instead of L0 whole groups, a unit may keep c(g) <= C rows in each of all its groups, with a sum of at most
-        C L0: both distances stay, see :mod:`dpsql.exact.row_caps`. For a unit with n(g) <= C rows in each of m > L0 groups,
+        C L0: both distances stay, see :class:`.RowCaps`. For a unit with n(g) <= C rows in each of m > L0 groups,
         choosing L0 groups, or a weight of L0/m, keeps L0/m of the sum of n(g) on average. Sharing keeps it up to C L0, which
         is at least as much since the sum is at most m C. So sharing is never worse at equal noise.
 

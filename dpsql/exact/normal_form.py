@@ -167,7 +167,9 @@ class TreeBuilder:
             return first, joins
         first, joins = self.source(source.left)
         other, more = self.source(source.right)
-        join = exp.Join(this=other, side=source.side or None, kind=None if source.on else "CROSS")
+        method, _, side = source.side.rpartition(" ")  # ASOF LEFT
+        kind = None if source.on else "CROSS"
+        join = exp.Join(this=other, method=method or None, side=side or None, kind=kind)
         if source.on:
             (condition,) = self.fragment("SELECT", source.on)
             join.set("on", condition)

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from dpsql.catalogue.aggregate_names import ALIASES, OFFERED_MODES, PRIVATE_CALLS
 from dpsql.catalogue.date_units import UNIT_SECONDS
-from dpsql.catalogue.option_names import NULL_OPTIONS, OPTION_NAMES, OptionName
+from dpsql.catalogue.option_names import ARGUMENT_NAMES, NULL_OPTIONS, OPTION_NAMES, OptionName
 from dpsql.errors import BindError, Error, did_you_mean
 from dpsql.language.dialect import NAME_OF_CLASS, NAMED, ModeClause, bind_error, span_of, to_sql
 from dpsql.language.parameter_values import drop_zone
@@ -264,6 +264,11 @@ def _find_reader(row: OptionName) -> OptionReader:
     return _READERS[row.reads]
 
 
+def arguments_of(call: str) -> Readers:
+    """Return the readers of the named arguments of a call, or of a mode's calls."""
+    return readers_of(call, ARGUMENT_NAMES)
+
+
 COMMON_OPTIONS: Readers = readers_of("DP")
 
 
@@ -411,6 +416,13 @@ class Call:
         except BindError as error:  # TRUE and NULL have no position
             error.span = error.span or span_of(self.node)
             raise
+
+    def read_probability(self) -> Fraction:
+        """Return the second argument of a quantile; BindError unless it is a literal between 0 and 1."""
+        p = read_number(self.args[1], "the quantile")
+        if not 0 <= p <= 1:
+            raise bind_error(self.args[1], "a quantile must be between 0 and 1.")
+        return p
 
     def require(self, count: int, hint: str | None = None) -> None:
         """Raise BindError for any other number of arguments."""

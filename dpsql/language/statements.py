@@ -208,6 +208,29 @@ def parse(text: str, params: Params | None = None) -> list[Statement]:
     return [replace(one, now=now) if reads_clock(text, one.tree) else one for one in found]
 
 
+def parse_synthetic(text: str, params: Params | None, rows: int | None) -> list[Statement]:
+    """Return the one statement of a text, a SELECT or a CREATE SYNTHETIC TABLE, marked for synthetic rows.
+
+    Raises:
+        ParseError, BindError: it is no such statement, or the number of rows is out of range.
+    """
+    if rows is not None:
+        check_rows(rows)
+    found = parse(text, params)
+    one = found[0] if len(found) == 1 else None
+    if one is None or one.kind != "query":
+        raise ParseError("synthetic rows are asked for by one SELECT.", hint=SYNTHETIC_USAGE)
+    if one.rows is not None and rows is not None:
+        raise BindError("the number of rows is given twice.", hint="leave ROWS or rows= out.")
+    if one.synthetic and rows is None:
+        return found
+    assert one.tree is not None
+    try:
+        return [replace(one, tree=mark(one.tree, one.span, rows), synthetic=True, rows=rows)]
+    except Error as error:
+        raise error.located(text) from None
+
+
 MAX_REMEMBERED_TEXT = 4000
 """The most characters of a text whose statements are cached; binding copies their trees, which never change."""
 

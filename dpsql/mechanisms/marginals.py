@@ -59,6 +59,7 @@ from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import (
     Floats,
     Integers,
+    find_largest,
     read_integers,
     to_integers,
     write_number,
@@ -647,9 +648,7 @@ class Marginals(base.Operator):
 
 def _fits(values: Integers, factor: int) -> bool:
     """Return whether 64 bits suffice for the values times ``factor``."""
-    if values.dtype == object or not values.size:
-        return False
-    return max(abs(int(values.max())), abs(int(values.min()))) * factor < 1 << _EXACT_BITS
+    return values.dtype != object and bool(values.size) and find_largest(values) * factor < 1 << _EXACT_BITS
 
 
 def _sum_others(cells: Integers, places: KeyPlaces) -> Integers:

@@ -177,7 +177,7 @@ class Count(Output):
 
 @dataclass(frozen=True)
 class Sum(Output):
-    """A sum on a grid of ``steps`` per unit, plus a public ``offset`` (units).
+    """A sum on a grid of ``steps`` per unit.
 
     If rows are weighted, it is in ``whole`` parts of a step, and shown in whole steps. It is an integer if ``steps`` is
     ``whole``. The middle of its interval is the sum in parts, by which quotients are divided.
@@ -186,7 +186,6 @@ class Sum(Output):
     name: str
     statistic: Statistic
     steps: Fraction = Fraction(1)
-    offset: Fraction = Fraction(0)
     whole: int = 1
     counting: bool = False
     """True for a count of weighed rows, which is never negative."""
@@ -197,7 +196,7 @@ class Sum(Output):
 
     @property
     def shows_integers(self) -> bool:
-        return self.steps == 1 and not self.offset
+        return self.steps == 1
 
     def show(self, noisy: Noisy, confidence: float) -> Estimate:
         values, steps = noisy[self.statistic], self.steps
@@ -207,11 +206,7 @@ class Sum(Output):
             span, steps = FloatIntervals.around(values, width, steps), steps / self.whole
             values = to_integers([(2 * int(v) + self.whole) // (2 * self.whole) for v in values])
         else:
-            if self.offset:
-                moved = self.offset * steps
-                steps = steps * moved.denominator
-                values = values.astype(object) * moved.denominator + moved.numerator
-            span = FloatIntervals.around(values, width * float(steps / self.steps), steps)
+            span = FloatIntervals.around(values, width, steps)
         value = _make_whole(values) if steps == 1 else make_doubles(divide_steps(values, steps))
         return Estimate(value, make_doubles(span.low), make_doubles(span.high))
 

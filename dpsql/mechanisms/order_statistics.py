@@ -433,15 +433,15 @@ def _narrow(
     return first, distinct[np.searchsorted(counts, np.arange(first, last + 1))]
 
 
-def choose_spacing(scale: Fraction, fineness: int = 1024) -> Fraction:
-    """Return a power of two of at most ``scale / fineness``: the grid on which noise of that scale is added.
+def choose_spacing(scale: Fraction) -> Fraction:
+    """Return a power of two of at most ``scale / 1024``: the grid on which noise of that scale is added.
 
     >>> choose_spacing(Fraction(2))
     Fraction(1, 512)
     """
     if scale <= 0:
         raise ValueError("scale must be positive")
-    return Fraction(2) ** floor_log2(scale / fineness)
+    return Fraction(2) ** floor_log2(scale / 1024)
 
 
 # -- a grid for values without known bounds ---------------------------------------------------------------------------

@@ -50,7 +50,7 @@ from dpsql.mechanisms.per_group import (
     Noise,
 )
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.exact_numbers import Floats, Integers, add_integers, to_integers
+from dpsql.numerics.exact_numbers import Floats, Integers, add_integers, find_largest, to_integers
 from dpsql.privacy import events
 
 StepPlaces = NDArray[np.intp]
@@ -329,11 +329,8 @@ def _add_neighbours(values: Integers, count: int) -> Integers:
 
 def _widened(values: Integers) -> Integers:
     """Return integers of a type that can represent their sum."""
-    if values.dtype == np.int64 and len(values):
-        most = max(abs(int(values.max())), abs(int(values.min())))
-        if most * len(values) >= SAFE_INTEGERS:
-            return values.astype(object)
-    return values
+    fits = values.dtype != np.int64 or find_largest(values) * len(values) < SAFE_INTEGERS
+    return values if fits else values.astype(object)
 
 
 def _fit_tree(noisy: Sequence[Floats], weights: Sequence[float], branches: int) -> Floats:
@@ -531,10 +528,7 @@ def _multiply(values: Integers) -> Integers:
     if not n:
         return values
     r = list_square_root(n)
-    fits = values.dtype == np.int64
-    if fits:
-        most = max(abs(int(values.max())), abs(int(values.min())))
-        fits = most * int(r.sum()) < SAFE_INTEGERS
+    fits = values.dtype == np.int64 and find_largest(values) * int(r.sum()) < SAFE_INTEGERS
     given = values if fits else values.astype(object)
     return np.asarray(np.convolve(given, r if fits else r.astype(object))[:n])
 

@@ -372,9 +372,9 @@ def change_noise(item: _Made, change: Callable[[Noise], Noise]) -> _Made:
     return replace(item, **changed)  # type: ignore[type-var]
 
 
-def _round_up(x: Fraction, bits: int = 40) -> Fraction:
-    """Return the next number with ``bits`` significant bits, which is short to print."""
-    places = bits - (math.floor(x) or 1).bit_length()
+def _round_up(x: Fraction) -> Fraction:
+    """Return the next number with 40 significant bits, which is short to print."""
+    places = 40 - (math.floor(x) or 1).bit_length()
     if x < 1:
         places += math.floor(1 / x).bit_length()
     unit = Fraction(2) ** -places

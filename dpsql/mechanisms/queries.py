@@ -102,11 +102,10 @@ class Select:
     @cached_property
     def sql(self) -> QueryText:
         """The query's text."""
-        text = ", ".join([f"{name} AS ({query})" for name, query in self.with_.items()])
-        text = f"WITH {text} " if text else ""
-        text += f"SELECT{' DISTINCT' if self.distinct else ''} {_join(', ', self.columns)}"
-        text += f" FROM {self.source}" if self.source != "" else ""
-        return QueryText.of(self, " ".join([text, *(f"{word} {clause}" for word, clause in self.clauses)]))
+        named = ", ".join(f"{name} AS ({query})" for name, query in self.with_.items())
+        columns = ("SELECT DISTINCT" if self.distinct else "SELECT", _join(", ", self.columns))
+        whole = (("WITH", named), columns, ("FROM", str(self.source)), *self.clauses)
+        return QueryText.of(self, " ".join(f"{word} {text}" for word, text in whole if text))
 
     @property
     def clauses(self) -> list[tuple[str, str]]:

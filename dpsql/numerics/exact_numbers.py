@@ -95,7 +95,7 @@ def find_largest(v: Integers | int) -> int:
     """Return the greatest absolute value."""
     if isinstance(v, int):
         return abs(v)
-    return max(abs(int(v.max())), abs(int(v.min()))) if len(v) else 0
+    return max(abs(int(v.max())), abs(int(v.min()))) if v.size else 0
 
 
 def _wide(*numbers: Integers | int) -> bool:
@@ -233,7 +233,7 @@ def write_pair(epsilon: Fraction, delta: Fraction, rounding: Context = NEAR) -> 
 
 
 @lru_cache(maxsize=1024)
-def write_number(value: Fraction, digits: int = 4, *, up: bool = True) -> str:
+def write_number(value: Fraction, *, up: bool = True) -> str:
     """Write a number exactly if it is a short decimal, else rounded (up by default).
 
     >>> write_number(Fraction(1, 10)), write_number(Fraction(3)), write_number(Fraction(1, 10**7))
@@ -243,7 +243,7 @@ def write_number(value: Fraction, digits: int = 4, *, up: bool = True) -> str:
     """
     shortest = repr(float(value))
     exact = Fraction(shortest) == value and len(shortest.replace(".", "").strip("0")) <= 10
-    shown = float(Fraction(shortest) if exact else round_significant(value, digits, up=up))
+    shown = float(Fraction(shortest) if exact else round_significant(value, up=up))
     if shown == 0 or 1e-4 <= abs(shown) < 1e15:
         return f"{shown:.10g}"
     mantissa, _, exponent = f"{shown:.9e}".partition("e")

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 
+from dpsql.binding.relations.unit_rows import RowCaps
 from dpsql.engine.base import find_files
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.engine.sources import describe_file, find_bad_columns
-from dpsql.exact.row_caps import RowCaps
 from dpsql.late_dataclass import dataclass
 from dpsql.owner.column_checks import find_kind
 from dpsql.policy.model import Column, NameMapping, Policy, Table

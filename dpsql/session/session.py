@@ -15,7 +15,7 @@ from dpsql.errors import BindError, Error, PostprocessingError, PrivacyError
 from dpsql.interrupts import pausing_collection, run_apart
 from dpsql.language.dialect import span_of_word
 from dpsql.language.parameter_values import Params
-from dpsql.language.statements import PRICED, Statement, parse
+from dpsql.language.statements import PRICED, Statement, parse, parse_synthetic
 from dpsql.ledger.ledger import BudgetState, Entry, Ledger
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import Event, compose_events
@@ -62,8 +62,6 @@ class Session(AnalystSession):
             before = line.last
             with noting(line, text), before_payment(), pausing_collection():
                 if question.synthetic:
-                    from dpsql.binding.modes.synthetic import parse_synthetic
-
                     statements = parse_synthetic(text, params, question.rows)
                 else:
                     statements = parse(text, params)
@@ -221,7 +219,7 @@ class Session(AnalystSession):
     def register(
         self, name: str, function: Callable[..., object], *, returns: object = None, length: int | None = None
     ) -> None:
-        from dpsql.binding.modes.block_queries import registered
+        from dpsql.binding.modes.block_sources import registered
 
         self._pipeline.functions[name.lower()] = registered(name, function, returns, length)
 

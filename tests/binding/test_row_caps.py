@@ -10,8 +10,8 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.binding.relations.unit_rows import RowCaps
 from dpsql.errors import Error
-from dpsql.exact.row_caps import RowCaps
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise

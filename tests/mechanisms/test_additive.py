@@ -196,17 +196,6 @@ def test_wide_integers_stay_exact() -> None:
     assert unsigned.column("s").to_pylist() == [Decimal(2**64 - 1)]
 
 
-def test_offset_and_odd_grids() -> None:
-    (row,) = released((Sum("s", S, Fraction(10), Fraction(1, 4)),), {"s": [3]}).to_pylist()
-    assert row["s"] == 0.55
-    assert row["s__low"] <= 0.55 <= row["s__high"]
-    width = LaplaceNoise(Fraction(1, 10), 1)
-    (row,) = released(
-        (Sum("s", Statistic("s", width), Fraction(10), Fraction(1, 4)),), {"s": [3]}
-    ).to_pylist()
-    assert row["s__high"] - row["s__low"] == pytest.approx(2 * width.half_width(0.95) / 10)
-
-
 def test_floats_never_reach_the_noise() -> None:
     with pytest.raises(TypeError, match="integer"):
         released((Count("n", N),), {"n": [1.0]})

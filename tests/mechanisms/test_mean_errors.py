@@ -81,7 +81,7 @@ def outputs(kind: str, steps: int = 1024) -> dict[str, Output]:
     y = Axis(fine, Fraction(0), Y, s["y"], s["yy"])
     found: dict[str, Output] = {
         "count": Count("count", s["n"]),
-        "sum": Sum("sum", s["x"], fine, Fraction(0)),
+        "sum": Sum("sum", s["x"], fine),
         "mean": Mean("mean", s["x"], s["n"], fine, Fraction(4), X),
     }
     found |= {k: Variance(k, s["xx"], s["x"], s["n"], fine, Fraction(4), X, k) for k in VARIANCE_KINDS}

@@ -19,10 +19,9 @@ from dpsql.binding.values.coercion import refuse_moment
 from dpsql.binding.values.fixed_point import Back, Line, place_on_line
 from dpsql.binding.values.sql_types import Typed
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME, AGGREGATES
-from dpsql.catalogue.option_names import ARGUMENT_NAMES
 from dpsql.exact.exact_query import Exact, Partial, Weighing
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
-from dpsql.language.options import Call, moment_of, read_word, readers_of, reads
+from dpsql.language.options import Call, arguments_of, moment_of, read_word, reads
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms import moments
 from dpsql.mechanisms.aggregation import Part
@@ -46,7 +45,7 @@ def _read_report_format(node: exp.Expr, what: str) -> str:
     return word
 
 
-NAMED_ARGUMENTS = readers_of("aggregates", ARGUMENT_NAMES)
+NAMED_ARGUMENTS = arguments_of("aggregates")
 
 
 OnLine = Callable[[Typed, Fraction, Fraction], Line]

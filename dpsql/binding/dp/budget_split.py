@@ -20,7 +20,7 @@ from dpsql.catalogue.aggregate_names import (
     NO_NOISY_FORM,
     NO_NOISY_NODES,
 )
-from dpsql.errors import BindError, BudgetExceeded, PrivacyError
+from dpsql.errors import BindError, BudgetExceeded, PrivacyError, Span
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.language.options import AUTO, Options
 from dpsql.late_dataclass import dataclass
@@ -109,6 +109,24 @@ def _as_epsilon(amount: Amount) -> Fraction:
     if amount.currency != "epsilon":
         raise AssertionError("a mechanism that knows epsilon only was given another currency")
     return amount.total
+
+
+def divide_for_answers(
+    place: exp.Expr | None, epsilon: Fraction, answer: bool | None, shares: tuple[Fraction, ...] | None
+) -> tuple[Fraction, Fraction]:
+    """Return the epsilons of the comparisons and of fresh answers: the third share, or half; 0 without answers.
+
+    Raises:
+        BindError: there is not a share for each stage.
+    """
+    if shares is not None and (len(shares) == 3) != bool(answer):
+        stages = "threshold, the questions and the answers" if answer else "threshold and the questions"
+        hint = "write (0.2, 0.3, 0.5) with answer, (0.3, 0.7) without."
+        raise bind_error(place, f"budget_split has a share for each of the {stages}.", hint)
+    if not answer:
+        return epsilon, Fraction(0)
+    answers = epsilon / 2 if shares is None else epsilon * shares[2]
+    return epsilon - answers, answers
 
 
 class Priced(Protocol):
@@ -265,6 +283,27 @@ def _find_delta(binder: Binder, options: Options, select: exp.Select) -> Fractio
     what = f"this needs a delta: {user} can't be released without one."
     places = (options.nodes.get("delta"), options.mode_node, group, select)
     raise PrivacyError(what, span=next(filter(None, map(span_of, places)), None), hint=hint)
+
+
+def require_declared_delta(options: Options, catalog: Catalog, span: Span | None, what: str) -> Fraction:
+    """Return the delta of a DECLARE; PrivacyError if there is none."""
+    delta: Fraction | None = options.get("delta", catalog.policy.budget.default_delta)
+    if delta:
+        return delta
+    suggested = catalog.suggested_delta
+    hint = f"write OPTIONS (delta = {write_number(suggested)})." if suggested else "no delta is left for it."
+    raise PrivacyError(what, span=span_of(options.nodes.get("delta")) or span, hint=hint)
+
+
+def find_declared_amount(options: Options, catalog: Catalog, span: Span | None, hint: str) -> Amount:
+    """Return the loss of a DECLARE, within the owner's limit; PrivacyError if none is given."""
+    asked, default = options.amount, catalog.default_epsilon
+    if asked is None and default is not None:
+        asked = Amount("epsilon", default)
+    if asked is None:
+        raise PrivacyError("this needs an epsilon.", span=span, hint=hint)
+    within_limits(catalog, asked, options.nodes.get(asked.currency))
+    return asked
 
 
 def choose_selector(

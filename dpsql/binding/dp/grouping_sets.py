@@ -70,7 +70,6 @@ from dpsql.mechanisms.per_group import Noise
 from dpsql.mechanisms.queries import Select, Subquery, Union, cross
 from dpsql.mechanisms.strategies import EVEN, MARGINALS, StrategyChoice, choose_strategy
 from dpsql.privacy.events import Event, compose_events
-from dpsql.privacy.filters import ACCOUNTANTS
 
 if TYPE_CHECKING:
     from dpsql.binding.public_statement import Env
@@ -359,8 +358,7 @@ def _check_adds_up(block: NoisyBlock, operator: Operator) -> None:
         raise Unfit("not all groups are public")
     fixed = {partial.name for partial in block.exact.partials if partial.fixed}
     for output in operator.outputs:
-        one = isinstance(output, Count | Sum) and output.statistic.column not in fixed
-        if not one or (isinstance(output, Sum) and output.offset):
+        if not isinstance(output, Count | Sum) or output.statistic.column in fixed:
             raise Unfit(f"{output.name} does not add up over groups")
 
 
@@ -410,7 +408,7 @@ def _find_loss(joint: JointBlock) -> str:
 
 def _costs_more(binder: Binder, joint: Event, single: Sequence[Event]) -> bool:
     """Return whether one block for all sets would cost a session that sums rho or mu more than blocks one by one."""
-    if not ACCOUNTANTS[binder.catalog.accountant].has_rule:
+    if not binder.catalog.has_rule:
         return False
     plain = compose_events(single)
     return joint.rho > plain.rho * _NO_DEARER or joint.mu > plain.mu * _NO_DEARER

@@ -267,7 +267,7 @@ class NoiseChoice:
         delta = given if self.private or self._has_own_delta else None
         if not delta or delta / 2 < SMALLEST_DELTA or self.options.get("error") is not None:
             return False
-        if ACCOUNTANTS[self.catalog.accountant].has_rule:
+        if self.catalog.has_rule:
             return bool(budget.delta) or budget.own is not None
         return bool(delta <= budget.delta)
 
@@ -321,7 +321,7 @@ class NoiseChoice:
         ratio = gaussian.compare(laplace)
         if ratio < _CLEARLY:
             said = f"Noise: AUTO takes Gaussian noise{pair}: its expected error is {ratio:.3g} times that of Laplace noise."
-            if ACCOUNTANTS[self.catalog.accountant].has_rule and self.catalog.policy.budget.own is None:
+            if self.catalog.has_rule and self.catalog.policy.budget.own is None:
                 said += " It has no pure loss, so the session's plain sum of ε ends with it."
             return replace(gaussian, said=said)
         why = f"its expected error is {1 / ratio:.3g} times that of Gaussian noise{pair}"

@@ -19,7 +19,7 @@ from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME
 from dpsql.errors import BindError
 from dpsql.exact.exact_query import Exact
 from dpsql.language.dialect import bind_error, span_of, to_sql
-from dpsql.language.options import Call, call_of, read_number, read_whole
+from dpsql.language.options import Call, call_of, read_whole
 from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS
 from dpsql.mechanisms.order_statistics import GeometricGrid, GradedGrid, WantedRank
 from dpsql.mechanisms.quantiles import Quantiles
@@ -89,14 +89,6 @@ def _write_finite(typed: Typed) -> str:
     """Return a number's SQL as a DOUBLE, NULL if it is not finite."""
     number = f"CAST({to_sql(typed.node)} AS DOUBLE)"
     return f"CASE WHEN ABS({number}) < CAST('Infinity' AS DOUBLE) THEN {number} END"
-
-
-def read_probability(call: Call) -> Fraction:
-    """Return the second argument of a quantile; BindError unless it is a literal between 0 and 1."""
-    p = read_number(call.args[1], "the quantile")
-    if not 0 <= p <= 1:
-        raise bind_error(call.args[1], "a quantile must be between 0 and 1.")
-    return p
 
 
 @QUANTILES.of_form("quantile")
@@ -177,7 +169,7 @@ def _read_ranks(call: Call) -> tuple[WantedRank, ...]:
     """Return the ranks of a call: for ``APPROX_QUANTILES(x, n)``, those that divide the rows into n equal parts."""
     if call.name != "APPROX_QUANTILES":
         rank = AGGREGATE_OF_NAME[call.name].rank
-        p = read_probability(call) if rank is None else rank
+        p = call.read_probability() if rank is None else rank
         return (_ENDS.get(p, WantedRank(p)),)
     parts = read_whole(call.args[1], "the number of quantiles")
     if parts > _MAX_QUANTILES:

@@ -7,18 +7,14 @@ In a query that can't be lifted, each private table is replaced by the rows of t
 are accessible. So its result is a function of the block, and a unit, being in one block, moves one result. A failure is
 the block's result like any other. A closed list of constructs excludes access to anything else (files, settings,
 clocks, random numbers).
-
-A registered Python function takes the place of a query; a session checks it here when it is registered.
 """
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 
 from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
 
 from dpsql.binding.public_statement import Env, Schema, label_of, make_unique, resolve_key, schemas
 from dpsql.binding.relations.binder import Binder
@@ -29,17 +25,16 @@ from dpsql.binding.relations.exact_aggregates import (
     has_exact_aggregate,
     refuse_arguments,
 )
-from dpsql.binding.relations.fan_out import floor_root, max_unit_rows
 from dpsql.binding.relations.relation import Field, From, Names, Relation, column, column_name, fold
-from dpsql.binding.relations.unit_rows import SORTED_ROWS, cut_unit_rows, find_unit_holder, has_whole_unit
+from dpsql.binding.relations.unit_rows import cut_block_rows, find_unit_holder, has_whole_unit
 from dpsql.binding.values import total_expressions
 from dpsql.binding.values.coercion import refuse_order, write_as_text
 from dpsql.binding.values.declared_values import Declared, check_released, list_values
 from dpsql.binding.values.fixed_point import unify_zeros
-from dpsql.binding.values.sql_types import BIGINT, BOOLEAN, DOUBLE, TEXT, Type, Typed, make_cast
+from dpsql.binding.values.sql_types import Type, Typed, make_cast
 from dpsql.catalogue.aggregate_names import BLOCK_CALLS, EXACT_AGGREGATES
 from dpsql.catalogue.row_names import CALLED_FUNCTIONS, FILLING_FUNCTIONS, NOT_LISTED
-from dpsql.errors import BindError, PolicyError, PrivacyError
+from dpsql.errors import BindError, PrivacyError
 from dpsql.language.advice import nearest_aggregate
 from dpsql.language.dialect import (
     NAME_OF_CLASS,
@@ -58,7 +53,7 @@ from dpsql.language.labels import show_label_types
 from dpsql.language.options import call_of
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.queries import As, Join, Select, Source, Subquery
-from dpsql.mechanisms.subsample.blocks import BlockRows, RegisteredFunction, ReturnKind, ReturnType
+from dpsql.mechanisms.subsample.blocks import BlockRows
 
 BLOCK = "dpsql_block"
 """The block's column: no analyst's column has this name, and it is always qualified against names of outer levels."""
@@ -442,15 +437,9 @@ class PerBlockQuery:
         """Return the rows of a private relation; if several are joined, a public number of each unit's."""
         if self._sides < 2 or relation.unit is None:
             return relation.source
-        total = max_unit_rows(relation.tables)
-        least = floor_root(min(total, SORTED_ROWS), self._sides)
-        known = relation.max_rows or relation.max_rows_per_group or 0
-        rows = min(floor_root(total, self._sides), max(least, known))
-        self.binder.limits.append(
-            f"If a unit's rows are joined in a block, {rows:,} rows of each table are used, chosen by a secret hash "
-            f"(max_unit_rows = {total:,})."
-        )
-        return cut_unit_rows(relation, relation.source, rows)
+        source, limit = cut_block_rows(relation, self._sides)
+        self.binder.limits.append(limit)
+        return source
 
     # -- names --------------------------------------------------------------------------------------------------
 
@@ -637,63 +626,3 @@ def _one_kind_of_row(private: list[Relation], tree: exp.Expr) -> None:
                 what = f"each row of {table.name} is a privacy unit, and two places read it with different columns."
                 hint = f"name {table.name} itself in both places, or ask the owner for a privacy unit column."
                 raise privacy_error(tree.args.get("from_") or tree.expressions[0], what, hint)
-
-
-# -- registered functions -----------------------------------------------------------------------------------------------
-
-_PYTHON: dict[object, Type] = {float: DOUBLE, int: BIGINT, str: TEXT, bool: BOOLEAN}
-_TYPES: dict[ReturnKind, Type] = {"DOUBLE": DOUBLE, "BIGINT": BIGINT, "VARCHAR": TEXT, "BOOLEAN": BOOLEAN}
-_KINDS: dict[str, ReturnKind] = {str(kind.kind): name for name, kind in _TYPES.items()}
-_KINDS["DECIMAL"] = "DOUBLE"
-_LONGEST = 1000
-_SQL_FUNCTIONS = frozenset(DuckDB.Parser.FUNCTIONS) | frozenset(DuckDB.Parser.FUNCTION_PARSERS)
-"""Names that always mean SQL's own functions, whatever was registered."""
-_HINT = "write returns='DOUBLE', 'BIGINT', 'VARCHAR' or 'BOOLEAN', or a list of these such as 'VARCHAR[]'."
-
-
-def registered(
-    name: str, function: Callable[..., object], returns: object, length: int | None
-) -> RegisteredFunction:
-    """Return the function given to ``session.register``.
-
-    Raises:
-        PolicyError: the name can't be a function's.
-        BindError: no function, the name of a SQL function, or a type or length that results can't have.
-    """
-    if not name.isidentifier():
-        raise PolicyError(f"{name!r} can't be the name of a function.")
-    if not callable(function):
-        what = f"{name} must be a function: {type(function).__name__} objects can't be called."
-        raise BindError(what, hint=f"session.register('{name}', function)")
-    if name.upper() in _SQL_FUNCTIONS:
-        hint = f"choose another name, such as my_{name}."
-        raise BindError(f"SQL has a function {name} already.", hint=hint)
-    if returns is None:
-        if length is not None:
-            hint = "write returns='DOUBLE', length=3."
-            raise BindError("a length needs the type of the elements.", hint=hint)
-        return RegisteredFunction(function)
-    kind = _type_of(returns)
-    element = kind.element if kind is not None and kind.kind == "LIST" else kind
-    known = _KINDS.get(element.kind) if element is not None else None
-    if kind is None or known is None:
-        raise BindError(f"{name} can't return {returns!r}.", hint=_HINT)
-    if length is not None and (type(length) is not int or not 1 <= length <= _LONGEST):
-        raise BindError(f"the length of a result must be between 1 and {_LONGEST}.", hint="write length=3.")
-    return RegisteredFunction(function, ReturnType(known, kind.kind == "LIST" or length is not None, length))
-
-
-def _type_of(returns: object) -> Type | None:
-    if isinstance(returns, str):
-        return Type.parse(returns)
-    if typing.get_origin(returns) in (list, tuple):
-        inside = [part for part in typing.get_args(returns) if part is not Ellipsis]
-        element = _PYTHON.get(inside[0]) if len(set(inside)) == 1 else None
-        return Type("LIST", f"{element.sql}[]", element) if element is not None else None
-    return _PYTHON.get(returns) if isinstance(returns, type) else None
-
-
-def sql_type(returns: ReturnType) -> Type:
-    """Return the SQL type of a declared result."""
-    element = _TYPES[returns.kind]
-    return Type("LIST", f"{element.sql}[]", element) if returns.many else element

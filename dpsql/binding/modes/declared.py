@@ -10,22 +10,23 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.binding.dp.budget_split import require_rows, within_limits
-from dpsql.binding.modes.utility import RowNames, bind_statistic, divide_for_answers, rows_of_statistic
+from dpsql.binding.dp.budget_split import (
+    divide_for_answers,
+    find_declared_amount,
+    require_declared_delta,
+    require_rows,
+)
+from dpsql.binding.modes.scored_statistic import ScoredStatistic
 from dpsql.binding.public_statement import Env, Released, install, make_unique
 from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.binding.relations.relation import From, column
-from dpsql.binding.relations.unit_rows import describe_protection
 from dpsql.catalogue.aggregate_names import MODES
-from dpsql.errors import BindError, Error, PrivacyError
-from dpsql.exact import candidate_statistics as candidates
-from dpsql.exact.row_caps import RowCaps
+from dpsql.errors import BindError, Error
 from dpsql.language import options as opt
-from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named
+from dpsql.language.dialect import bind_error, privacy_error, table_named
 from dpsql.language.statements import Statement
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.queries import CANDIDATE_PLACE, As, Select, Subquery
 from dpsql.mechanisms.selection.above_threshold import (
     InteractiveThreshold,
     Probe,
@@ -35,8 +36,6 @@ from dpsql.mechanisms.selection.above_threshold import (
 )
 from dpsql.mechanisms.subsample.subsample import QUESTIONS, StabilityRule, StableStream, split_stable_epsilon
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.exact_numbers import write_number
-from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event
 
 DECLARE_OPTIONS = opt.readers_of("DECLARE")
@@ -198,11 +197,13 @@ def _declare_threshold(statement: Statement, select: exp.Select, catalog: Catalo
         what = "DECLARE needs one threshold."
         raise BindError(what, span=statement.span, hint="write DECLARE alarm ABOVE_THRESHOLD 100.")
     threshold = opt.read_number(select.expressions[0], "the threshold")
-    asked = _find_amount(statement, options, catalog, "write OPTIONS (epsilon = 1, max_hits = 3).")
+    asked = find_declared_amount(
+        options, catalog, statement.span, "write OPTIONS (epsilon = 1, max_hits = 3)."
+    )
     hits, refresh = options.get("max_hits", 1), bool(options.get("refresh"))
     shares, delta = options.get("budget_split"), Fraction(0)
     if options.get("noise") == "GAUSSIAN":
-        delta = _delta(statement, options, catalog, "Gaussian noise needs a delta.")
+        delta = require_declared_delta(options, catalog, statement.span, "Gaussian noise needs a delta.")
 
     place, answer, gap = options.nodes.get("budget_split"), options.get("answer"), bool(options.get("gap"))
 
@@ -218,8 +219,10 @@ def _declare_threshold(statement: Statement, select: exp.Select, catalog: Catalo
 
 def _declare_stable(statement: Statement, select: exp.Select, catalog: Catalog) -> StableDeclaration:
     options = opt.take_mode(select, lambda mode: STABLE_OPTIONS) or opt.Options("STABLE", {}, {})
-    asked = _find_amount(statement, options, catalog, "write OPTIONS (epsilon = 1, max_unstable = 5).")
-    delta = _delta(statement, options, catalog, "exact answers need a delta.")
+    asked = find_declared_amount(
+        options, catalog, statement.span, "write OPTIONS (epsilon = 1, max_unstable = 5)."
+    )
+    delta = require_declared_delta(options, catalog, statement.span, "exact answers need a delta.")
     many, refresh = options.get("max_unstable", 1), bool(options.get("refresh"))
     shares = options.get("budget_split")
 
@@ -238,26 +241,6 @@ def _declare_stable(statement: Statement, select: exp.Select, catalog: Catalog) 
     return StableDeclaration(statement.name, rule, blocks)
 
 
-def _delta(statement: Statement, options: opt.Options, catalog: Catalog, what: str) -> Fraction:
-    delta: Fraction | None = options.get("delta", catalog.policy.budget.default_delta)
-    if delta:
-        return delta
-    suggested = catalog.suggested_delta
-    hint = f"write OPTIONS (delta = {write_number(suggested)})." if suggested else "no delta is left for it."
-    raise PrivacyError(what, span=span_of(options.nodes.get("delta")) or statement.span, hint=hint)
-
-
-def _find_amount(statement: Statement, options: opt.Options, catalog: Catalog, hint: str) -> Amount:
-    """Return the loss of a DECLARE, within the owner's limit."""
-    asked, default = options.amount, catalog.default_epsilon
-    if asked is None and default is not None:
-        asked = Amount("epsilon", default)
-    if asked is None:
-        raise PrivacyError("this needs an epsilon.", span=statement.span, hint=hint)
-    within_limits(catalog, asked, options.nodes.get(asked.currency))
-    return asked
-
-
 def probe_block(binder: Binder, select: exp.Select, bound: From, options: opt.Options, env: Env) -> None:
     """Bind SELECT WITH a declared threshold in place: one statistic, answered TRUE or FALSE."""
     declared = binder.thresholds[options.mode.lower()]
@@ -270,21 +253,19 @@ def probe_block(binder: Binder, select: exp.Select, bound: From, options: opt.Op
     item = select.expressions[0]
     if len(select.expressions) != 1:
         raise bind_error(item, "a threshold is asked about one statistic.")
-    names = RowNames(tuple(bound.relations), dict(bound.merged))
-    statistic = bind_statistic(item.unalias(), names, binder.catalog.engine.dialect)
     hint = "give max_rows_contributed among the options of this question, or ask the owner for max_rows."
-    rows = require_rows(bound, options, item, hint)
-    text = rows_of_statistic(binder, select, bound, env, names, rows)
-    one = Subquery(Select(As("0", CANDIDATE_PLACE)), "one")
-    query = candidates.statistic_sql(text, str(one), (), statistic)
+    scores = ScoredStatistic.bind(
+        binder, select, bound, env, item.unalias(), require_rows(bound, options, item, hint)
+    )
+    statistic = scores.statistic
     name = binder.name("block")
     level = options.get("threshold", declared.threshold)
     threshold = math.ceil(level * statistic.steps)  # a count is above 2.5 from 3 on
     answer = declared.answers / declared.max_hits if declared.answers else None
     operator = Probe(
-        (query,),
+        (scores.write_one(),),
         threshold,
-        statistic.sensitivity * rows,
+        scores.sensitivity,
         declared.name,
         declared.event,
         declared.put,
@@ -292,14 +273,13 @@ def probe_block(binder: Binder, select: exp.Select, bound: From, options: opt.Op
         declared.gap,
         answer,
         options.confidence,
-        statistic.form_of(rows),
-        rows,
+        statistic.form_of(scores.per_unit),
+        scores.per_unit,
     )
     made = [Released("above", "BOOLEAN"), *([Released("gap", "DOUBLE")] if declared.gap else [])]
     if answer is not None:
-        made.append(Released("answer", "BIGINT" if statistic.steps == 1 else "DOUBLE", True))
-    said = describe_protection(bound, RowCaps(rows), grouped=False)
-    binder.add_block(name, operator, made, bound.inputs, said)
+        made.append(Released("answer", scores.answer_type, True))
+    binder.add_block(name, operator, made, bound.inputs, scores.protection)
     label = item.alias if isinstance(item, exp.Alias) else declared.name
     labels = make_unique([label, *(released.name for released in made[1:])])
     outputs = [(output, column(released.name)) for output, released in zip(labels, made, strict=True)]

@@ -10,25 +10,19 @@ from typing import Any, Protocol
 from sqlglot import exp
 
 from dpsql.binding.dp.budget_split import deal, find_groups, price_of, require_rows
-from dpsql.binding.dp.noisy_aggregates import NOISY_AGGREGATES
 from dpsql.binding.dp.private_block import AggregatingBlock, BlockOutput
 from dpsql.binding.dp.public_groups import find_public_groups
-from dpsql.binding.dp.quantile_calls import read_probability
 from dpsql.binding.public_statement import label_of
 from dpsql.binding.relations.relation import column
-from dpsql.binding.relations.unit_rows import check_unit, describe_protection
+from dpsql.binding.relations.unit_rows import RowCaps, check_unit, describe_protection
 from dpsql.binding.values import fixed_point as grids
-from dpsql.binding.values.fixed_point import come_back, hold_to_38_digits, leave
 from dpsql.binding.values.sql_types import Bounds, Type, Typed
-from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME, AGGREGATES
-from dpsql.catalogue.option_names import ARGUMENT_NAMES
+from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME, AGGREGATES, names_of
 from dpsql.errors import BindError, PrivacyError
 from dpsql.exact.exact_query import write_bounded_rows
-from dpsql.exact.row_caps import RowCaps
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr import ptr_statistics, trimmed
 from dpsql.mechanisms.ptr.stability_test import (
     STABILITY_TESTS,
@@ -36,8 +30,8 @@ from dpsql.mechanisms.ptr.stability_test import (
     Stable,
     StableItem,
     make_stability_test,
+    make_test_and_noise,
 )
-from dpsql.mechanisms.ptr.trimmed import SCALE_STEPS
 
 
 @opt.reads("base")
@@ -61,14 +55,12 @@ def read_trim(node: exp.Expr, what: str) -> Fraction:
 _BASE_HINT = "write 1.02: a smaller base means less noise, and needs more rows."
 opt.reads("test")(opt.read_one_of(*STABILITY_TESTS))
 PTR_OPTIONS = opt.readers_of("PTR")
-PTR_ARGUMENTS = opt.readers_of("PTR", ARGUMENT_NAMES)
+PTR_ARGUMENTS = opt.arguments_of("PTR")
 PTR_FUNCTIONS = tuple(row.name for row in AGGREGATES if "PTR" in row.modes)
 _PROPOSING = tuple(name for name in PTR_FUNCTIONS if name != "ARG_MAX")
 """The functions whose answers a unit may move by a distance."""
 _ARGUMENTS_OF_SOME = {"local_sensitivity": _PROPOSING, "base": ("IQR",), "trim": tuple(trimmed.FORMS)}
 """Arguments that only some functions take."""
-_COUNT_SHARE = Fraction(1, 20)
-"""The share of an IQR's epsilon that counts the rows if no base is given."""
 
 
 class Make(Protocol):
@@ -93,7 +85,7 @@ class TestedOutput(BlockOutput):
     def express(self, confidence: float) -> exp.Expr:
         """Return a cast of the column; a struct unchanged, for its type has no short name."""
         if self.left_as is not None:
-            return come_back(column(self.name), Type.parse(self.type), self.left_as)
+            return grids.come_back(column(self.name), Type.parse(self.type), self.left_as)
         return column(self.name) if "STRUCT" in self.type else super().express(confidence)
 
 
@@ -215,7 +207,7 @@ class PtrBlock(AggregatingBlock):
             hint = exact if call.name == "MODE" else None
             raise BindError(f"{call.name} needs a number here, and this is {kind.sql}.", span=span, hint=hint)
         chosen = call.name in ("MODE", "ARG_MAX") and not noisy
-        out = leave(typed) if chosen else hold_to_38_digits(typed)
+        out = grids.leave(typed) if chosen else grids.hold_to_38_digits(typed)
         value = self.filtered(call, to_sql(out.node))
         values = {"v": f"CAST({value} AS DOUBLE)" if noisy else value}
         test = options.get("test", "AUTO")
@@ -238,7 +230,7 @@ class PtrBlock(AggregatingBlock):
             return lambda query, epsilon, delta: ptr_statistics.Mode(
                 name, query, self._test(test, epsilon, delta), self.rows, floating
             )
-        probability = read_probability(call) if call.name == "QUANTILE_DISC" else Fraction(1, 2)
+        probability = call.read_probability() if call.name == "QUANTILE_DISC" else Fraction(1, 2)
         return lambda query, epsilon, delta: ptr_statistics.Quantile(
             name, query, probability, self._test(test, epsilon, delta), self.rows, floating
         )
@@ -251,20 +243,21 @@ class PtrBlock(AggregatingBlock):
         def make(query: str, epsilon: Fraction, delta: Fraction) -> StableItem:
             count = None
             if base is None:
-                count = LaplaceNoise(epsilon * _COUNT_SHARE, self.rows, self.groups)
+                count = ptr_statistics.make_row_count(epsilon, self.rows, self.groups)
                 epsilon -= count.epsilon
-            test, noise = self._test_and_noise(kind, epsilon, delta, ptr_statistics.iqr_sensitivity())
+            sensitivity = ptr_statistics.iqr_sensitivity()
+            test, noise = make_test_and_noise(kind, epsilon, delta, self.groups, sensitivity)
             return ptr_statistics.Iqr(name, query, test, noise, self.rows, ends, base, count)
 
         return make
 
     def _proposed(self, call: opt.Call, name: str, proposed: Fraction, kind: str) -> Make:
         """Return the constructor of an item with noise for a proposed sensitivity."""
-        probability = read_probability(call) if AGGREGATE_OF_NAME[call.name].arguments[1] == 2 else None
+        probability = call.read_probability() if AGGREGATE_OF_NAME[call.name].arguments[1] == 2 else None
 
         def make(query: str, epsilon: Fraction, delta: Fraction) -> StableItem:
             step, bound = ptr_statistics.choose_proposal_grid(proposed, epsilon / 2)
-            test, noise = self._test_and_noise(kind, epsilon, delta, bound)
+            test, noise = make_test_and_noise(kind, epsilon, delta, self.groups, bound)
             shared = (name, query, step, bound, test, noise, self.rows)
             if probability is not None:
                 return ptr_statistics.ProposedQuantile(*shared, probability)
@@ -288,7 +281,7 @@ class PtrBlock(AggregatingBlock):
 
         def make(query: str, epsilon: Fraction, delta: Fraction) -> StableItem:
             kind, tests = options.get("test", "AUTO"), 2 if proposed is None else 1
-            test, noise = self._test_and_noise(kind, epsilon, delta, SCALE_STEPS, tests)
+            test, noise = make_test_and_noise(kind, epsilon, delta, self.groups, trimmed.SCALE_STEPS, tests)
             return trimmed.Trimmed(
                 name,
                 query,
@@ -334,24 +327,10 @@ class PtrBlock(AggregatingBlock):
     def _test(self, kind: str, epsilon: Fraction, delta: Fraction) -> StabilityTest:
         return make_stability_test(kind, epsilon, delta, self.groups)
 
-    def _test_and_noise(
-        self, kind: str, epsilon: Fraction, delta: Fraction, sensitivity: int, tests: int = 1
-    ) -> tuple[StabilityTest, LaplaceNoise | GaussianNoise]:
-        """Return a test, which is run ``tests`` times, and a noise of its kind; Laplace noise needs no delta.
-
-        One test and the noise have half of epsilon each; two tests have three eighths each, and the noise a quarter.
-        """
-        share, rest = (epsilon / 2, epsilon / 2) if tests == 1 else (3 * epsilon / 8, epsilon / 4)
-        if kind == "GAUSSIAN":
-            part = delta / (tests + 1)
-            noise = GaussianNoise.calibrate(rest, part, sensitivity, self.groups)
-            return self._test(kind, share, part), noise
-        return self._test(kind, share, delta / tests), LaplaceNoise(rest, sensitivity, self.groups)
-
 
 def _name_other(node: exp.Expr) -> str:
     call = opt.call_of(node)
-    if call is not None and call.name in NOISY_AGGREGATES:
+    if call is not None and call.name in names_of("DP"):
         return call.name
     windowed = isinstance(node.parent, exp.Window)
     return node.sql_name() if isinstance(node, exp.AggFunc) and not windowed else ""

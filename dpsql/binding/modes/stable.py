@@ -138,8 +138,8 @@ class StableBlock(NoisyBlock):
         if call is not None and name in self.known:
             if listed := split_quantiles(node, call):
                 return exp.Array(expressions=[self.above(one, aliases) for one in listed])
-        elif name in NOISY_AGGREGATES or (name_unnoised(node) and not isinstance(node.parent, exp.Window)):
-            noisy = name in NOISY_AGGREGATES
+        elif name in names_of("DP") or (name_unnoised(node) and not isinstance(node.parent, exp.Window)):
+            noisy = name in names_of("DP")
             other = "SELECT WITH DP answers it" if noisy else "SELECT WITH SUBSAMPLE takes any query"
             hint = f"{other}; STABLE knows {', '.join(self.known)}."
             raise privacy_error(node, f"{name} is not known with STABLE.", hint)

@@ -13,50 +13,32 @@ from functools import partial
 
 from sqlglot import exp
 
-from dpsql.binding.dp.budget_split import deal, price_of
-from dpsql.binding.modes.block_queries import (
-    BLOCK,
-    Lifter,
-    PerBlockQuery,
-    conditions_of,
-    refuse_many_rows,
-    sql_type,
-)
+from dpsql.binding.dp.budget_split import BudgetShare, deal, price_of
+from dpsql.binding.modes.block_sources import BlockedQuery, Blocks, IndependentRuns, SourceBinder
 from dpsql.binding.modes.declared import StableDeclaration
 from dpsql.binding.public_statement import Env, Released, install
 from dpsql.binding.relations.binder import Binder
-from dpsql.binding.relations.relation import Field, From, Names, Relation, column, column_name
-from dpsql.binding.relations.unit_rows import check_unit, find_unit_holder, has_whole_unit
-from dpsql.binding.values import total_expressions
-from dpsql.binding.values.coercion import refuse_moment
-from dpsql.binding.values.fixed_point import come_back, find_exit_type, hold_to_38_digits, leave, unify_zeros
-from dpsql.binding.values.sql_types import DOUBLE, TEXT, Typed
+from dpsql.binding.relations.relation import Field, column
+from dpsql.binding.values.fixed_point import come_back
+from dpsql.binding.values.sql_types import DOUBLE, TEXT
 from dpsql.catalogue.option_names import NUMERIC_COMBINERS
-from dpsql.errors import BindError, Error, PrivacyError
+from dpsql.errors import Error
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named, to_sql
 from dpsql.language.options import Options, read_number, readers_of, reads
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.base import SALT, Operator
-from dpsql.mechanisms.order_statistics import GeometricGrid, read_cells
-from dpsql.mechanisms.per_group import LaplaceNoise
-from dpsql.mechanisms.ptr.stability_test import OptimalTest, make_stability_test
-from dpsql.mechanisms.ptr.trimmed import SCALE_STEPS
-from dpsql.mechanisms.queries import ROW_COUNT, As, Join, Select, Source, Subquery, Union
+from dpsql.mechanisms.order_statistics import read_cells
+from dpsql.mechanisms.queries import As, Select
 from dpsql.mechanisms.subsample.blocks import (
-    RUNS_RELATION,
+    BlockOperator,
     BlockQueries,
     BlockSource,
     Combiner,
     FeatureVotes,
-    LiftedBlocks,
     NoisyMode,
     Participation,
-    PythonBlocks,
     ReturnType,
     StableMode,
     compute_textbook_sampling,
-    fingerprint,
-    write_block_number,
 )
 from dpsql.mechanisms.subsample.subsample import (
     BlockMean,
@@ -71,8 +53,6 @@ from dpsql.mechanisms.subsample.subsample import (
     compare_combiners,
     split_by_rho,
 )
-from dpsql.privacy.amounts import Amount
-from dpsql.privacy.filters import ACCOUNTANTS
 
 # -- options
 
@@ -106,13 +86,11 @@ AUTO_BLOCKS = 512
 """The default number of blocks for bounds = AUTO: testing their consensus takes some hundreds at ε = 1."""
 ROUNDS = 4
 _POINTS = 1 << 16
-_UNBOUNDED = GeometricGrid(-30, 64)
-"""The grid of a median of block results without given bounds."""
 
 
 @dataclass
 class Subsample:
-    """One block being bound: its options, its blocks of units, and the combiners of its outputs."""
+    """One block being bound: its options, and the combiners of its outputs."""
 
     binder: Binder
     select: exp.Select
@@ -124,10 +102,7 @@ class Subsample:
     """The declared type of its result."""
     unbounded: bool = field(init=False)
     """Whether numbers are combined without declared bounds."""
-    total: int = field(init=False)
-    """The number of runs."""
-    together: int | None = field(default=None, init=False)
-    """The number of runs processed together; None for all."""
+    blocks: Blocks = field(init=False)
 
     def __post_init__(self) -> None:
         options = self.options
@@ -136,21 +111,37 @@ class Subsample:
             self.returns = self.binder.catalog.functions[self.registered[1].name.lower()].returns
         self.unbounded = options.get("bounds") == "AUTO"
         tested = self.unbounded and options.get("combine") != "median"
-        self.blocks = int(options.get("blocks", AUTO_BLOCKS if tested else BLOCKS))
-        if not 2 <= self.blocks <= 1_000_000:
+        blocks = int(options.get("blocks", AUTO_BLOCKS if tested else BLOCKS))
+        if not 2 <= blocks <= 1_000_000:
             raise options.refuse("blocks", "blocks must be between 2 and 1,000,000.")
         stable = options.get("combine") == "stable_mode"
         self.sampling = str(options.get("sampling") or ("rounds" if stable else "partition"))
         if self.sampling != "partition" and not stable:
             what = f"{self.sampling} sampling is for the stable mode."
             raise options.refuse("sampling", what, "write combine = 'stable_mode'.")
-        self.rounds = int(options.get("rounds", ROUNDS)) if self.sampling == "rounds" else 1
         for option, (other, values) in _FOR.items():
             given = self.sampling if other == "sampling" else options.get(other)
             if options.get(option) is not None and given not in values:
                 listed = " or ".join(f"'{value}'" for value in values)
                 raise options.refuse(option, f"{option} goes with {other} = {listed}.")
-        self.total = self.blocks * self.rounds
+        rounds = int(options.get("rounds", ROUNDS)) if self.sampling == "rounds" else 1
+        self.blocks = Blocks(blocks, rounds) if self.sampling != "bernoulli" else self._draw_runs(blocks)
+
+    def _draw_runs(self, blocks: int) -> IndependentRuns:
+        """Return the textbook's independent runs, with its q and m."""
+        options, catalog = self.options, self.binder.catalog
+        units = options.get("units")
+        if units is None:
+            what = "the textbook's sampling needs the public number of units."
+            raise options.refuse("sampling", what, "write units = 10000, or sampling = 'rounds'.")
+        asked = options.amount
+        if asked is not None and asked.currency != "epsilon":
+            what = f"the textbook's sampling is made for an epsilon, not for a {asked.currency}."
+            raise options.refuse(asked.currency, what, "write epsilon = 1, or sampling = 'rounds'.")
+        epsilon = options.get("epsilon", catalog.default_epsilon) or Fraction(1)
+        delta = options.get("delta", catalog.policy.budget.default_delta) or Fraction(1, 10**6)
+        q, runs = compute_textbook_sampling(epsilon, delta, int(units))
+        return IndependentRuns(blocks, q=q, runs=runs, units=int(units))
 
     def _find_registered(self) -> tuple[str, exp.Expr] | None:
         for item in self.select.expressions:
@@ -228,27 +219,26 @@ class Subsample:
         self, f: Field, kind: str, epsilon: Fraction, delta: Fraction, participation: Participation | None
     ) -> Combiner:
         """Return the combiner of one output; PrivacyError if it needs a range that was not given."""
-        accountant = self.binder.catalog.accountant
         if kind == "stable_mode":
             slack = participation.failure if participation is not None else Fraction(0)
             if participation is not None and slack >= delta:
                 what = f"with {participation.runs:,} runs, a unit may be in too many of them more often than delta allows."
                 hint = "write a smaller epsilon (which makes more runs), or sampling = 'rounds'."
                 raise self.options.refuse("sampling", what, hint)
-            rounds = participation.cap if participation is not None else self.rounds
-            test = "GAUSSIAN" if ACCOUNTANTS[accountant].has_rule else "PURE"
-            return StableMode(f.name, make_stability_test(test, epsilon, delta, slack=slack), rounds)
+            rounds = participation.cap if participation is not None else self.blocks.rounds
+            test = "GAUSSIAN" if self.binder.catalog.has_rule else "PURE"
+            return StableMode.calibrate(f.name, test, epsilon, delta, rounds, slack)
         if kind == "noisy_mode":
             candidates = self._candidates(f)
-            exponential = ACCOUNTANTS[accountant].has_rule
+            exponential = self.binder.catalog.has_rule
             if candidates is not None:
                 return NoisyMode(f.name, epsilon, candidates, exponential=exponential)
-            return NoisyMode(f.name, epsilon / 2, None, OptimalTest(epsilon / 2, delta, 2), exponential)
+            return NoisyMode.unlisted(f.name, epsilon, delta, exponential)
         bounds = self.options.get("bounds")
         if self.unbounded and kind == "median":
-            return BlockMedian(f.name, UnboundedRange(_UNBOUNDED), epsilon)
+            return BlockMedian(f.name, UnboundedRange(), epsilon)
         if self.unbounded:
-            return self._consensus(f, epsilon, delta)
+            return ConsensusMean.calibrate(f.name, epsilon, delta, self._read_trim())
         if bounds is None:
             hint = "write OPTIONS (bounds = (-1, 1)), or bounds = AUTO, which needs a delta."
             raise privacy_error(self.options.mode_node, f"{f.name} needs the range of its results.", hint)
@@ -263,12 +253,6 @@ class Subsample:
             return Coordinates(f.name, parts)
         return self._numeric(f, kind, grid, epsilon)
 
-    def _consensus(self, f: Field, epsilon: Fraction, delta: Fraction) -> ConsensusMean:
-        """Return the combiner of numbers without bounds: three eighths of epsilon for each test, a quarter for the noise."""
-        test = make_stability_test("AUTO", 3 * epsilon / 8, delta / 2)
-        trim = self._read_trim() or Fraction(1, 4)
-        return ConsensusMean(f.name, test, LaplaceNoise(epsilon / 4, SCALE_STEPS), trim)
-
     def _read_trim(self) -> Fraction | None:
         part: Fraction | None = self.options.get("trim")
         if part is not None and part >= Fraction(1, 2):
@@ -281,12 +265,12 @@ class Subsample:
         """Return the combiner of numbers, or of one coordinate of vectors."""
         if kind == "median":
             confidence = self.options.confidence
-            return BlockMedian.with_interval(f.name, grid, epsilon, self.blocks, confidence)
+            return BlockMedian.with_interval(f.name, grid, epsilon, self.blocks.blocks, confidence)
         part = self._read_trim()
         if kind == "winsorized_mean":
             return WinsorizedMean(f.name, grid, epsilon, trim=part)
-        trim = math.floor((part or Fraction(1, 10)) * self.blocks) if kind == "trimmed_mean" else 0
-        return BlockMean(f.name, grid, LaplaceNoise(epsilon, _POINTS), trim)
+        trim = math.floor((part or Fraction(1, 10)) * self.blocks.blocks) if kind == "trimmed_mean" else 0
+        return BlockMean.calibrate(f.name, grid, epsilon, trim)
 
     def comparison(self, f: Field, kind: str, epsilon: Fraction) -> tuple[str, ...]:
         """Return EXPLAIN's comparison of an output's combiners."""
@@ -296,7 +280,7 @@ class Subsample:
         grid, trim = ResultRange(bounds[0], bounds[1], _POINTS), self.options.get("trim")
         share = epsilon / (self.width(f) or 1)
         confidence = self.options.confidence
-        return (compare_combiners(f.name, kind, grid, share, self.blocks, trim, confidence),)
+        return (compare_combiners(f.name, kind, grid, share, self.blocks.blocks, trim, confidence),)
 
     def feature_votes(self, source: BlockSource, f: Field, epsilon: Fraction) -> FeatureVotes:
         """Return the combiner of lists of names: noisy votes for each public name, or the names with most votes."""
@@ -310,105 +294,18 @@ class Subsample:
         top = self.options.get("top")
         if top is not None and int(top) > len(names):
             raise self.options.refuse("top", f"there are {len(names)} candidates.")
-        noise, share = (LaplaceNoise(epsilon, 1, 2 * most), None) if top is None else (None, epsilon)
+        noise, share = (FeatureVotes.make_noise(epsilon, most), None) if top is None else (None, epsilon)
         return FeatureVotes(source, f.name, f.name, names, most, noise, top, share, self.options.confidence)
 
-    # -- blocks: rows are assigned to them by a secret hash of their unit, independent of other rows
-
-    def unit(self, relation: Relation, unit: exp.Expr | None) -> str:
-        """Return the expression that determines a row's block: its privacy unit or, for rows that are units, all its columns."""
-        if unit is not None:
-            return to_sql(unit)
-        return f"hash({', '.join(to_sql(f.typed.node) for f in relation.fields)})"
-
-    def hashed(self, relation: Relation, unit: exp.Expr | None) -> str:
-        """Return that expression in one type: DuckDB's hashes of -5 in 32 and in 64 bits differ, but the unit is one."""
-        made = self.unit(relation, unit)
-        return f"CAST({made} AS BIGINT)" if unit is not None and has_whole_unit(relation) else made
-
-    def unit_of(self, bound: From) -> tuple[str, str]:
-        """Return the SQL that identifies the privacy units of a FROM, and the rows to read them from."""
-        return self.hashed(find_unit_holder(bound), bound.unit), bound.sql
-
-    def turns(self, source: Source, relation: Relation, unit: exp.Expr | None) -> Source:
-        """Return the source with every row repeated, with the numbers of the rounds."""
-        return Join(source, As(f"range({self.rounds})", "turns(turn)")) if self.rounds > 1 else source
-
-    def number(self, relation: Relation, unit: exp.Expr | None) -> str:
-        """Return the SQL of a row's block."""
-        key, blocks = self.unit(relation, unit), self.blocks
-        whole, turn = unit is not None and has_whole_unit(relation), "turns.turn" if self.rounds > 1 else None
-        block = write_block_number(key, blocks, turn, whole, unit is None)
-        return f"turns.turn * {blocks} + {block}" if turn else block
-
-    def participation(self, found: list[tuple[str, str]]) -> Participation | None:
-        """Return the check that no unit of ``found`` (keys, with their sources) is in too many runs, if random."""
-        return None
-
-    @property
-    def sentence(self) -> str:
-        """EXPLAIN's sentence about the blocks."""
-        rounds = f", in {self.rounds} rounds" if self.rounds > 1 else ""
-        return f"The query runs on {self.blocks} blocks of privacy units{rounds}."
-
-
-# -- the block
-
-_PAIRS_TOGETHER = 10_000_000
-"""About the most pairs of a unit and a run processed at once."""
-
-
-class Textbook(Subsample):
-    """Independent random subsamples, with the textbook's q and m; EXPLAIN estimates them before they run."""
-
-    sentence = "The query runs on independent random subsamples of the privacy units, as in the textbook."
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        options, catalog = self.options, self.binder.catalog
-        units = options.get("units")
-        if units is None:
-            what = "the textbook's sampling needs the public number of units."
-            raise options.refuse("sampling", what, "write units = 10000, or sampling = 'rounds'.")
-        asked = options.amount
-        if asked is not None and asked.currency != "epsilon":
-            what = f"the textbook's sampling is made for an epsilon, not for a {asked.currency}."
-            raise options.refuse(asked.currency, what, "write epsilon = 1, or sampling = 'rounds'.")
-        epsilon = options.get("epsilon", catalog.default_epsilon) or Fraction(1)
-        delta = options.get("delta", catalog.policy.budget.default_delta) or Fraction(1, 10**6)
-        self.q, self.total = compute_textbook_sampling(epsilon, delta, int(units))
-        self.together = max(1, _PAIRS_TOGETHER // max(1, int(units)))
-
-    def _drawn(self, source: Source, key: str) -> Join:
-        """Return a join with the runs of a unit, by one hash per pair."""
-        coin = As(f"hash(xor(hash(runs.turn), CAST({SALT} AS UBIGINT)))", "coin")
-        runs = Subquery(Select(("runs.turn", coin), RUNS_RELATION), "turns")
-        drawn = f"(hash(xor(hash({key}), turns.coin)) >> 2) < {math.floor(self.q * 2**62)}"
-        return Join(source, runs, drawn)
-
-    def turns(self, source: Source, relation: Relation, unit: exp.Expr | None) -> Source:
-        """Return the join with the runs of a row's unit."""
-        return self._drawn(source, self.hashed(relation, unit))
-
-    def number(self, relation: Relation, unit: exp.Expr | None) -> str:
-        """Return the SQL of the run that a row was repeated for."""
-        return "turns.turn"
-
-    def participation(self, found: list[tuple[str, str]]) -> Participation:
-        units = (Select(As(key, "k"), source, f"{key} IS NOT NULL", distinct=True) for key, source in found)
-        ids = Subquery(Union(tuple(units), distinct=True), "ids")
-        counted = Select(("ids.k", ROW_COUNT), self._drawn(ids, "ids.k"), group="ids.k")
-        return Participation(Select(As("MAX(n)", "most"), Subquery(counted, "c")).sql, self.q, self.total)
-
-
-@dataclass(frozen=True)
-class _Found:
-    source: BlockSource
-    fields: tuple[Field, ...]
-    units: list[tuple[str, str]]
-    """Keys of privacy units, with the sources to read them from."""
-    bound: tuple[From, ...] = ()
-    """Every FROM over private rows, if the query was lifted."""
+    def bind_source(self) -> BlockedQuery:
+        """Bind the query on blocks; BindError if their work is too large for a statement."""
+        source = SourceBinder(self.binder, self.select, self.env, self.options, self.blocks)
+        found = source.bind(self.registered)
+        if not isinstance(self.blocks, IndependentRuns):
+            query = found.source.query if isinstance(found.source, BlockQueries) else None
+            place = self.options.nodes.get("blocks") or self.options.mode_node
+            self.binder.written.add_blocks(self.blocks.total, len(found.fields), query, span_of(place))
+        return found
 
 
 def subsample_block(binder: Binder, select: exp.Select, options: Options, env: Env) -> None:
@@ -417,13 +314,11 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
     Raises:
         PrivacyError: not one row per block, or an expression that can't run inside a block.
     """
-    kind = Textbook if options.get("sampling") == "bernoulli" else Subsample
-    this = kind(binder, select, options, env)
-    name, bound = binder.name("block"), _exact(this)
-    _add_work(this, bound)
-    found = _leave(bound, [this.combiner_name(f) in NUMERIC_COMBINERS for f in bound.fields])
-    operator, released, said, asked = _combine(this, found)
-    _install(this, name, bound, operator, released, said, asked)
+    this = Subsample(binder, select, options, env)
+    name, bound = binder.name("block"), this.bind_source()
+    found = bound.leave([this.combiner_name(f) in NUMERIC_COMBINERS for f in bound.fields])
+    operator, released, said, share = _combine(this, found)
+    _install(this, name, bound, operator, released, said, share)
 
 
 def question_block(
@@ -438,12 +333,11 @@ def question_block(
     declared.require_open(options.mode_node)
     values = {**options.values, "blocks": declared.blocks}
     this = Subsample(binder, select, replace(options, values=values), env)
-    name, bound = binder.name("block"), _exact(this)
-    _add_work(this, bound)
+    name, bound = binder.name("block"), this.bind_source()
     if len(bound.fields) != 1:
         what = "a stable question has one output."
         raise bind_error(select.expressions[1], what, "ask for the others in questions of their own.")
-    found = _leave(bound, [False])
+    found = bound.leave([False])
     (output,) = found.fields
     stream = declared.name, declared.rule, declared.salt, declared.put
     operator = StableQuestion(found.source, output.name, *stream)
@@ -453,15 +347,23 @@ def question_block(
 def _install(
     this: Subsample,
     name: str,
-    bound: _Found,
-    operator: Operator,
+    bound: BlockedQuery,
+    operator: BlockOperator,
     released: list[Released],
     said: tuple[str, ...] = (),
-    asked: Amount | None = None,
+    share: BudgetShare | None = None,
 ) -> None:
     select, binder = this.select, this.binder
     binder.lent_inputs.update((item, None) for source in bound.bound for item in source.inputs)
-    binder.add_block(name, operator, released, (), (this.sentence, *said), this.options.confidence, asked)
+    binder.add_block(
+        name,
+        operator,
+        released,
+        (),
+        (this.blocks.sentence, *said),
+        this.options.confidence,
+        None if share is None else share.whole,
+    )
     own = {f.name: f.typed.type for f in bound.fields}
     kinds = [DOUBLE if r.type == "DOUBLE" else own.get(r.name, TEXT) for r in released]
     pairs = zip(released, kinds, strict=True)
@@ -469,37 +371,9 @@ def _install(
     install(select, table_named(name), shown, also=("order", "limit", "with_", "qualify", "distinct"))
 
 
-def _leave(found: _Found, numbers: Sequence[bool]) -> _Found:
-    """Return a query whose outputs leave the engine in a supported form: as numbers, or as values that are compared."""
-    alias, source = "leaving", found.source
-    typed = [replace(f.typed, node=column(column_name(i), alias)) for i, f in enumerate(found.fields)]
-    for item in typed:
-        refuse_moment(replace(item, place=None))
-    wide = [find_exit_type(t.type) != t.type for t in typed]
-    if not any(wide) or not isinstance(source, LiftedBlocks | BlockQueries):
-        return found
-    outs = [
-        t if not far else hold_to_38_digits(t) if number else leave(t)
-        for t, number, far in zip(typed, numbers, wide, strict=True)
-    ]
-    items = [As(to_sql(out.node), column_name(i)) for i, out in enumerate(outs)]
-    fields = tuple(Field(f.name, out) for f, out in zip(found.fields, outs, strict=True))
-    if isinstance(source, LiftedBlocks):
-        items.insert(0, As(f"{alias}.{BLOCK}", BLOCK))
-    query = Select(tuple(items), Subquery(source.query, alias)).sql
-    return replace(found, source=replace(source, query=query), fields=fields)
-
-
-def _add_work(this: Subsample, found: _Found) -> None:
-    """Add the blocks' work, except the textbook's runs, to the size of the statement; BindError if too large."""
-    if isinstance(this, Textbook):
-        return
-    query = found.source.query if isinstance(found.source, BlockQueries) else None
-    place = this.options.nodes.get("blocks") or this.options.mode_node
-    this.binder.written.add_blocks(this.total, len(found.fields), query, span_of(place))
-
-
-def _combine(this: Subsample, found: _Found) -> tuple[Operator, list[Released], tuple[str, ...], Amount]:
+def _combine(
+    this: Subsample, found: BlockedQuery
+) -> tuple[BlockOperator, list[Released], tuple[str, ...], BudgetShare]:
     """Divide the budget; return the operator, its columns, EXPLAIN's additional sentences, and the loss."""
     options, fields = this.options, found.fields
     kinds = [this.combiner_name(f) for f in fields]
@@ -512,8 +386,8 @@ def _combine(this: Subsample, found: _Found) -> tuple[Operator, list[Released], 
         vote = partial(this.feature_votes, found.source, fields[0])
         votes = vote(share.whole.find_epsilon(price_of(vote)))
         counted = [Released("votes", "BIGINT", True)] if votes.noise is not None else []
-        return votes, [Released(fields[0].name, "VARCHAR"), *counted], (), share.whole
-    participation = this.participation(found.units)
+        return votes, [Released(fields[0].name, "VARCHAR"), *counted], (), share
+    participation = this.blocks.participation(found.units)
     combiners, released, said = [], list[Released](), tuple[str, ...]()
     for (f, kind), amount in zip(outputs, share.amounts, strict=True):
         delta = share.delta_part if this.needs_delta(f, kind) else Fraction(0)
@@ -527,90 +401,4 @@ def _combine(this: Subsample, found: _Found) -> tuple[Operator, list[Released], 
         enough = not isinstance(combiner, BlockMedian) or combiner.reach is not None
         released.append(Released(f.name, made, number and enough))
     operator = SubsampleAggregate(found.source, tuple(combiners), options.confidence, participation)
-    return operator, released, said, share.whole
-
-
-def _exact(this: Subsample) -> _Found:
-    """Return a Python function, or the query: lifted if possible, else block by block."""
-    if this.registered is not None:
-        return _python(this, *this.registered)
-    inputs, limits = dict(this.binder.lent_inputs), len(this.binder.limits)
-    try:
-        return _lifted(this)
-    except (BindError, PrivacyError) as error:
-        if isinstance(error, BindError) and error.decided:
-            raise
-        refused = error
-    del this.binder.limits[limits:]
-    this.binder.lent_inputs.clear()
-    this.binder.lent_inputs.update(inputs)
-    query = PerBlockQuery(this.binder, this.env, this.number, this.turns)
-    try:
-        sql, fields = query.rewrite(this.select)
-    except (BindError, PrivacyError) as error:
-        raise (refused if isinstance(refused, BindError) else error) from None
-    for relation in query.private:
-        check_unit(this.options, Names((relation,)), ", ".join(t.name for t in relation.tables))
-    source = BlockQueries(tuple(query.rows), sql, tuple(f.name for f in fields), this.total)
-    return _Found(source, fields, [(this.hashed(r, r.unit), to_sql(r.source)) for r in query.private])
-
-
-def _lifted(this: Subsample) -> _Found:
-    lifter = Lifter(this.binder, this.number, this.turns, this.total)
-    lifted = lifter.query(this.select.copy(), this.env, {})
-    if not lifted.single:
-        raise refuse_many_rows(this.select)
-    for bound in lifter.bound:
-        check_unit(this.options, bound.names, bound.subject)
-    names = tuple(f.name for f in lifted.fields)
-    source = LiftedBlocks(lifted.query.sql, names, this.total, this.together)
-    return _Found(source, lifted.fields, [this.unit_of(b) for b in lifter.bound], tuple(lifter.bound))
-
-
-def _python(this: Subsample, name: str, call: exp.Expr) -> _Found:
-    for key in ("group", "having", "qualify", "distinct", "limit", "windows", "sample"):
-        if this.select.args.get(key):
-            what = f"a Python function takes rows as they are, without {key.upper()}."
-            raise privacy_error(call, what, "filter with WHERE, or do it in the function.")
-    bound = this.binder.private_from(this.select, this.env)
-    names, private = bound.names, find_unit_holder(bound)
-    check_unit(this.options, names, bound.subject)
-    typed = [total_expressions.make_total(place, names) for place in call.expressions]
-    if not typed:
-        hint = f"write {call.name}(age, income)."
-        raise bind_error(call, f"{call.name} needs columns.", hint)
-    block, values = this.number(private, bound.unit), (As(_argument(t), f"x{i}") for i, t in enumerate(typed))
-    as_text = (f"x{i}" for i, t in enumerate(typed) if t.type.two_faced and t.type.kind != "DOUBLE")
-    key, source = this.unit_of(bound)
-    repeated, where = this.turns(source, private, bound.unit), conditions_of(bound.unit, this.select, names)
-    text = Select((As(block, "block"), *values), repeated, where).sql
-    own = call.name.lower()
-    function = this.binder.catalog.functions[own]
-    made = PythonBlocks(
-        text,
-        tuple(f"x{i}" for i in range(len(typed))),
-        this.total,
-        own,
-        name,
-        function.function,
-        fingerprint(function.function),
-        tuple(as_text),
-        function.returns,
-    )
-    kind = DOUBLE if this.options.get("bounds") is not None else TEXT
-    if function.returns is not None:
-        kind = sql_type(function.returns)
-    elif kind is DOUBLE:
-        this.binder.notes.append(
-            f"the type that {own} returns is not declared: a result that is not one number counts as the middle of the "
-            "bounds; register the function with returns=... to have its results checked"
-        )
-    return _Found(made, (Field(name, Typed(column(name), kind)),), [(key, source)])
-
-
-def _argument(typed: Typed) -> str:
-    """Return an argument in numpy's types: numbers above 64 bits and exact decimals become doubles."""
-    if typed.type.kind == "DOUBLE":  # one zero, one NaN: the rows of a block are sorted, and ties are not
-        return to_sql(unify_zeros(typed).node)
-    wide = typed.type.kind == "DECIMAL" or typed.type.sql in ("HUGEINT", "UHUGEINT")
-    return f"CAST({to_sql(typed.node)} AS DOUBLE)" if wide else to_sql(typed.node)
+    return operator, released, said, share

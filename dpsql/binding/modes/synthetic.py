@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from fractions import Fraction
 from typing import cast
 
 from sqlglot import exp
@@ -21,69 +20,24 @@ from sqlglot import exp
 from dpsql.binding.dp.budget_split import deal
 from dpsql.binding.dp.noise_choice import Dealt, DealtMoment, NoiseChoice, NoiseMaker
 from dpsql.binding.dp.noisy_block import NoisyBlock
-from dpsql.binding.dp.private_block import BlockOutput
 from dpsql.binding.dp.public_groups import find_public_groups
 from dpsql.binding.dp.unit_caps import list_cuts
 from dpsql.binding.public_statement import Released
 from dpsql.binding.relations.unit_rows import check_unit, describe_protection
 from dpsql.binding.values.sql_types import Typed
-from dpsql.errors import BindError, Error, ParseError, PrivacyError
 from dpsql.exact.exact_query import Exact, GroupKey, Partial, PublicGroups
-from dpsql.language import statements
-from dpsql.language.dialect import bind_error, parse_select, privacy_error, span_of, to_sql
+from dpsql.language.dialect import bind_error, parse_select, privacy_error, to_sql
 from dpsql.language.options import call_of
-from dpsql.language.parameter_values import Params
-from dpsql.language.statements import MAX_SYNTHETIC_ROWS, SYNTHETIC_USAGE, Statement, parse
+from dpsql.language.statements import MAX_SYNTHETIC_ROWS, SYNTHETIC_USAGE
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.per_group import Noise
 from dpsql.mechanisms.queries import As, Select, Subquery
-from dpsql.mechanisms.synthetic.models import list_marginals
-from dpsql.mechanisms.synthetic.rounds import TOTAL, WEIGHT, SyntheticRows
+from dpsql.mechanisms.synthetic.rounds import TOTAL, WEIGHT, SyntheticRows, divide_budget
 from dpsql.privacy.amounts import Amount
-from dpsql.privacy.events import BoundedRange
 
 MAX_COLUMN_VALUES = 10_000
 """The most public values of one column."""
 MAX_COLUMNS = 64
 """The most columns of a synthetic table."""
-MAX_ROUNDS = 32
-"""The most measured marginals of several columns."""
-CHOICE_SHARE = Fraction(1, 10)
-"""The fraction of the total for choices."""
-SINGLE_SHARE = Fraction(1, 2)
-"""The share of a single column's marginal, relative to a chosen one's."""
-
-
-def count_rounds(columns: int, candidates: int) -> int:
-    """Return the number of marginals measured after the single columns': two per column, or all there are.
-
-    >>> count_rounds(1, 0), count_rounds(3, 4), count_rounds(4, 10), count_rounds(40, 9_880)
-    (0, 4, 8, 32)
-    """
-    return min(candidates, 2 * columns, MAX_ROUNDS)
-
-
-def parse_synthetic(text: str, params: Params | None, rows: int | None) -> list[Statement]:
-    """Return the one statement of a text, a SELECT or a CREATE SYNTHETIC TABLE, marked for synthetic rows.
-
-    Raises:
-        ParseError, BindError: it is no such statement, or the number of rows is out of range.
-    """
-    if rows is not None:
-        statements.check_rows(rows)
-    found = parse(text, params)
-    one = found[0] if len(found) == 1 else None
-    if one is None or one.kind != "query":
-        raise ParseError("synthetic rows are asked for by one SELECT.", hint=statements.SYNTHETIC_USAGE)
-    if one.rows is not None and rows is not None:
-        raise BindError("the number of rows is given twice.", hint="leave ROWS or rows= out.")
-    if one.synthetic and rows is None:
-        return found
-    assert one.tree is not None
-    try:
-        return [replace(one, tree=statements.mark(one.tree, one.span, rows), synthetic=True, rows=rows)]
-    except Error as error:
-        raise error.located(text) from None
 
 
 @dataclass(frozen=True)
@@ -162,7 +116,7 @@ class SyntheticBlock(NoisyBlock):
             what = f"the values of {to_sql(place)} are not public, and synthetic rows would show them."
             if found is not None and found.size is not None:
                 what = f"{to_sql(place)} has {found.size:,} public values, and {MAX_COLUMN_VALUES:,} are the most here."
-            raise PrivacyError(what, span=span_of(place), hint=_advise_on_values(to_sql(place), typed))
+            raise privacy_error(place, what, _advise_on_values(to_sql(place), typed))
         return found
 
     def _require_caps(self) -> None:
@@ -180,32 +134,23 @@ class SyntheticBlock(NoisyBlock):
 
     @property
     def released(self) -> list[Released]:
-        keys = [Released(key.name, key.type, order=key.order) for key in self.keys.values()]
-        return [*keys, Released(WEIGHT, "BIGINT"), Released(TOTAL, "BIGINT")]
+        return [*super().released, Released(WEIGHT, "BIGINT"), Released(TOTAL, "BIGINT")]
 
     def build_operator(self) -> None:
         """Divide the budget among choices and measurements, and add the block to the plan."""
         assert self.partial is not None
-        keys = tuple(self.keys.values())
         sizes = tuple(domain.size or 1 for domain in self.domains)
-        candidates = len(list_marginals(sizes))
-        rounds = count_rounds(len(keys), candidates)
-        choices = rounds if rounds < candidates else 0
         # All rows of a unit may be in one cell of a marginal.
         steps = self.exact.caps.total or 1
         maker = _MeasurementMaker(self.exact, self.per_unit_groups, (), (), steps)
         choice = NoiseChoice(maker, self.options, self.binder.catalog, False, True)
         share = deal(self.binder, self.options, self.select, [(None, None)], choice.delta_parts)
-        asked = share.amounts[0]
-        whole = Amount(asked.currency, asked.total * (1 - CHOICE_SHARE)) if choices else asked
-        parts = [SINGLE_SHARE] * len(keys) + [Fraction(1)] * rounds
-        amounts = [Amount(whole.currency, whole.total * part / sum(parts)) for part in parts]
-        names = tuple(f"m{i}" for i in range(len(amounts)))
-        maker = replace(maker, names=names, amounts=tuple(amounts))
+        budget = divide_budget(sizes, share.amounts[0])
+        names = tuple(f"m{i}" for i in range(len(budget.measured)))
+        maker = replace(maker, names=names, amounts=budget.measured)
         choice = replace(choice, maker=maker)
-        noise = choice.choose(cast(Dealt, [(None, whole)]), share, len(names))
-        found: list[Noise] = [noise.statistics[name, name].noise for name in names]
-        one = Amount(asked.currency, asked.total * CHOICE_SHARE / choices) if choices else None
+        noise = choice.choose(cast(Dealt, [(None, budget.measurements)]), share, len(names))
+        found = [noise.statistics[name, name].noise for name in names]
         operator = SyntheticRows(
             self.exact.sql(),
             self.exact.names,
@@ -215,9 +160,9 @@ class SyntheticBlock(NoisyBlock):
             steps,
             self.per_unit_groups,
             found[0],
-            found[-1] if rounds else None,
-            rounds,
-            None if one is None else one.find_epsilon(BoundedRange),
+            found[-1] if budget.rounds else None,
+            budget.rounds,
+            budget.choice,
         )
         self.binder.notes += list_cuts(self.exact, False)
         origins = dict.fromkeys(domain.origin for domain in self.domains)
@@ -232,9 +177,6 @@ class SyntheticBlock(NoisyBlock):
         self.binder.add_block(
             self.name, operator, self.released, self.bound.inputs, sentences, self.confidence, share.whole
         )
-
-    def _release(self, item: BlockOutput) -> Released:
-        raise AssertionError("a synthetic table has no aggregates")
 
     # -- the statement above ------------------------------------------------------------------------------------------
 

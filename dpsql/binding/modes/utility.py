@@ -39,14 +39,10 @@ from dataclasses import field, replace
 from fractions import Fraction
 from itertools import combinations
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from sqlglot import exp
 
-from dpsql.binding.public_statement import Env
-from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.fan_out import split_conjuncts
-from dpsql.binding.relations.relation import Field, From, Names, Relation, column
+from dpsql.binding.relations.relation import Names, Relation, column
 from dpsql.binding.values import fixed_point as grids
 from dpsql.binding.values import total_expressions
 from dpsql.binding.values.sql_types import BIGINT, Bounds, Type, Typed
@@ -62,11 +58,9 @@ from dpsql.exact.candidate_statistics import (
     TermShape,
     Weight,
 )
-from dpsql.exact.exact_query import write_bounded_rows
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.language.options import Call, call_of, read_pair
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_THRESHOLD
 from dpsql.mechanisms.selection.utilities import (
     Absolute,
     Extreme,
@@ -358,31 +352,6 @@ def _scale(typed: Typed) -> Fraction:
         return _digits(typed)
     size = top.numerator.bit_length() - top.denominator.bit_length()
     return Fraction(2) ** max(0, FINE - size - (top > Fraction(2) ** size))
-
-
-def bounded(f: Field, values: pa.Table | None) -> Field:
-    """Return a field with the range of its public values."""
-    if values is None or not f.typed.type.numeric:
-        return f
-    column = values.column(f.typed.node.name)
-    if pa.types.is_floating(column.type):
-        column = column.filter(pc.is_finite(column))
-    ends = pc.min_max(column).as_py()
-    bounds = Bounds.point(0) if ends["min"] is None else Bounds(Fraction(ends["min"]), Fraction(ends["max"]))
-    return replace(f, typed=replace(f.typed, bounds=bounds))
-
-
-def level_of(threshold: Typed, steps: Fraction) -> tuple[int | None, dict[str, str]]:
-    """Return the threshold in grid steps: a number, or a column of each candidate."""
-    bounds = threshold.bounds
-    if threshold.constant and bounds is not None and bounds.low is not None:
-        return math.ceil(bounds.low * steps), {}
-    # A count reaches 2.5 at 3; on a finer grid one step is negligible, and doubles may be off by it.
-    whole = "CEIL" if steps == 1 else "ROUND"
-    # Minus infinity is always reached; a missing one never is (GREATEST skips a NULL, NaN is above all numbers).
-    far = repr(float(FARTHEST))
-    scaled = f"COALESCE({whole}(CAST({to_sql(threshold.node)} AS DOUBLE) * {float(steps)!r}), {far})"
-    return None, {CANDIDATE_THRESHOLD: f"CAST(LEAST(GREATEST({scaled}, -{far}), {far}) AS BIGINT)"}
 
 
 # -- aggregates without common rows ---------------------------------------------------------------------------------
@@ -752,36 +721,6 @@ def _public(node: exp.Expr, names: RowNames) -> Typed:
         hint = "write a sum or a count of rows, times a number or a candidate's column."
         raise privacy_error(node, "a column of private rows must be inside an aggregate.", hint)
     return typed
-
-
-# -- rows, and shares of answers ------------------------------------------------------------------------------------
-
-
-def divide_for_answers(
-    place: exp.Expr | None, epsilon: Fraction, answer: bool | None, shares: tuple[Fraction, ...] | None
-) -> tuple[Fraction, Fraction]:
-    """Return the epsilons of the comparisons and of fresh answers: the third share, or half; 0 without answers.
-
-    Raises:
-        BindError: there is not a share for each stage.
-    """
-    if shares is not None and (len(shares) == 3) != bool(answer):
-        stages = "threshold, the questions and the answers" if answer else "threshold and the questions"
-        hint = "write (0.2, 0.3, 0.5) with answer, (0.3, 0.7) without."
-        raise bind_error(place, f"budget_split has a share for each of the {stages}.", hint)
-    if not answer:
-        return epsilon, Fraction(0)
-    answers = epsilon / 2 if shares is None else epsilon * shares[2]
-    return epsilon - answers, answers
-
-
-def rows_of_statistic(
-    binder: Binder, select: exp.Select, bound: From, env: Env, names: RowNames, rows: int
-) -> str:
-    """Return the query of the private rows of a statistic, at most ``rows`` of one unit."""
-    where = select.args.get("where")
-    condition = to_sql(binder.expression(where.this, bound.names, env).node) if where is not None else None
-    return write_bounded_rows(bound, condition, (), dict(names.values) or {"one": "1"}, rows, None).sql
 
 
 # -- the shapes of terms ------------------------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ from dpsql.policy.model import Column, Policy, Table
 from dpsql.policy.tables import Hop
 from dpsql.policy.validate import DateBound, write_bound
 from dpsql.privacy.accountants import suggest_delta
+from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.periods import Days
 
 if TYPE_CHECKING:
@@ -110,6 +111,11 @@ class Catalog:
         """Return whether the engine still reports the schemas that were read."""
         tables = self.policy.tables
         return all([*self.engine.schema(tables[n]).items()] == [*k.items()] for n, k in self._schemas.items())
+
+    @property
+    def has_rule(self) -> bool:
+        """Whether the session's accountant adds up many small losses to less than their sum."""
+        return ACCOUNTANTS[self.accountant].has_rule
 
     @property
     def default_epsilon(self) -> Fraction | None:

@@ -277,14 +277,6 @@ class ScoreTerm:
 
 
 @dataclass(frozen=True)
-class PublicCandidates:
-    """Candidates in their original order, and their thresholds by column."""
-
-    table: pa.Table
-    ends: Mapping[str, Thresholds]
-
-
-@dataclass(frozen=True)
 class ScoredCandidates:
     """Candidates in their original order, their order's indices, and their exact statistic."""
 
@@ -335,7 +327,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         yield ClaimedText(self.candidates, PublicClaim(), late=True)
         for place, counted in enumerate(self.histograms):
             moved = max((t.row for t in self.terms if t.histogram == place and t.clip is None), default=None)
-            sums = (("v", moved),) if moved is not None and " AS v " in counted.query else ()
+            sums = (("v", moved),) if moved is not None and counted.sums else ()
             claim = RowsClaim(self.rows, moves=(("n", 1), *sums), limit=counted.limit)
             yield ClaimedText(counted.limited, claim, late=True)
             if counted.column is not None:
@@ -343,10 +335,10 @@ class CandidateScores(FastRoute[ScoredCandidates]):
 
     def take(self, read: Reader, entropy: Entropy) -> ScoredCandidates | None:
         """Return the scored candidates, or None for incomparable types and more than :data:`MAX_BINS` bins."""
-        found = self.read_candidates(read)
-        if found is None:
+        table = read(self.candidates)
+        ends = self.read_thresholds(table)
+        if ends is None:
             return None
-        ends = found.ends
         runs: list[Sums] = []
         for i, counted in enumerate(self.histograms):
             terms = [t for t in self.terms if t.histogram == i]
@@ -364,13 +356,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
                 if not all(counted.as_doubles or run.is_comparable_with(end) for end in mine):
                     return None
             runs.append(run)
-        return self.score(found.table, ends, runs)
-
-    def read_candidates(self, read: Reader) -> PublicCandidates | None:
-        """Read the candidates, and their thresholds by column; None for incomparable types."""
-        table = read(self.candidates)
-        ends = self.read_thresholds(table)
-        return None if ends is None else PublicCandidates(table, ends)
+        return self.score(table, ends, runs)
 
     def read_thresholds(self, table: pa.Table) -> Mapping[str, Thresholds] | None:
         """Read the thresholds of candidates by column; None for incomparable types."""
@@ -576,18 +562,19 @@ def group_countable(scores: CandidateScores, read: Reader) -> GroupedCandidates 
     term, counted = scores.terms[0], scores.histograms[0]
     if len(term.bounds) != 1 or term.bounds[0][0] == "=" or counted.column is None:
         return None
-    found = scores.read_candidates(read)
-    if found is None or found.table.num_rows < LEAST_PRUNED:
+    table = read(scores.candidates)
+    ends = scores.read_thresholds(table)
+    if ends is None or table.num_rows < LEAST_PRUNED:
         return None
     op, column = term.bounds[0]
-    end = found.ends[column]
+    end = ends[column]
     if end.missing is not None or not counted.can_compare(end):
         return None
     cells = ThresholdCells.between(counted, end, op in UP_TO_BOUND)
     if cells is None:
         return None
-    factor = np.broadcast_to(term.factor.of(found.table), found.table.num_rows)
-    known = GroupedCandidates.of(found.table, cells, factor)
+    factor = np.broadcast_to(term.factor.of(table), table.num_rows)
+    known = GroupedCandidates.of(table, cells, factor)
     return None if known.least < 0 < known.most else known
 
 

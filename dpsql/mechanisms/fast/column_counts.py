@@ -154,15 +154,23 @@ def count_arrays(
     """Count the integers, made by ``number`` if given, equal to each of ``low`` to ``high``, as this thread fetches them."""
     bins = high - low + 1
     room = min(_ROWS, max(_FEW_ROWS, 2 * bins))
-    found = PlaceCounts(bins, room)
+    found, beyond = PlaceCounts(bins, room), 0
 
     def add(values: NumberArray) -> None:
+        nonlocal beyond
         for part in cut_blocks(values, room if number is None else _MAPPED_ROWS):
             places = part if number is None else number(part)
-            clip_to_places(places, low, high, found.places(len(part)))
+            below = places < high
+            few = int(np.count_nonzero(below))
+            if 2 * few < len(places):  # counting one place over and over takes longer than leaving it out
+                beyond += len(places) - few
+                places = places[below]
+            clip_to_places(places, low, high, found.places(len(places)))
 
     work_beside(arrays, add, 1)
-    return found.bins
+    counts = found.bins
+    counts[-1] += beyond
+    return counts
 
 
 def work_beside(
@@ -224,7 +232,7 @@ def clip_to_places(values: NumberArray, low: int, high: int, out: NDArray[np.int
     np.subtract(values, low, out=out, dtype=np.int64)
 
 
-BLOCK_ROWS = 1 << 17
+BLOCK_ROWS = 1 << 15
 """Rows per block: intermediate results fit a cache."""
 
 _MAGIC = 2.0**52  # from here to twice this, doubles are integers in their lowest bits

@@ -65,7 +65,7 @@ class HistogramQuery:
     """A question about the private rows: the rows of each value, or the sum of another column over them.
 
     Args:
-        query: returns the distinct ``x``, its number of rows ``n`` and, unless rows are counted, the sum of ``v``.
+        query: returns the distinct ``x``, its number of rows ``n`` and, with ``sums``, the sum of ``v`` over them.
         column: returns the x of every row, if only counts are wanted.
         digits: decimal places that were made whole.
         least: lower clamping bound of x (in a clipped sum).
@@ -81,6 +81,7 @@ class HistogramQuery:
     doubles: bool = False
     as_doubles: bool = False
     places: int | None = None
+    sums: bool = False
 
     def can_compare(self, end: Thresholds) -> bool:
         """Return whether thresholds can be compared with its column as in the engine."""
@@ -293,7 +294,7 @@ Compared = tuple[Thresholds, bool]
 
 _LEAST_BITS, _CHEAP_BITS, _MOST_BITS = 13, 18, 21
 """The least and the most cells, and the number fast enough to look up to be tried if fewer are crowded."""
-_FEW_ROWS = 1 << 19
+_FEW_ROWS = 1 << 17
 """The fewest rows counted at once: each time an array of all bins is made and added."""
 
 

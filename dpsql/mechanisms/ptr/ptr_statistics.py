@@ -95,6 +95,9 @@ SHIFTS = 8
 BASES = (1 + Fraction(1, 1 << 16), Fraction(2))
 """The smallest and the largest base."""
 
+_COUNT_SHARE = Fraction(1, 20)
+"""The share of an IQR's epsilon that counts the rows if no base is given."""
+
 _EDITS_TO_RANGE = 10
 """The fraction of the base's logarithm moved by one edit of n rows, times n: see :func:`choose_base`."""
 
@@ -506,6 +509,11 @@ class Iqr(RankedItem):
 def _power(base: Fraction, exponent: float) -> float:
     """Return a power as a float; infinity if it is too large."""
     return math.exp(min(exponent * math.log(base), 709.0))
+
+
+def make_row_count(epsilon: Fraction, rows: int, groups: int) -> LaplaceNoise:
+    """Return the noise of the count that selects a base, for its share of an item's epsilon."""
+    return LaplaceNoise(epsilon * _COUNT_SHARE, rows, groups)
 
 
 def iqr_sensitivity() -> int:

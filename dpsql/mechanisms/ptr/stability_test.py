@@ -37,7 +37,7 @@ from dpsql.catalogue.option_names import ARGUMENT_NAMES
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import ClaimedText, Operator, PublicClaim, Read, Release, RowsClaim
-from dpsql.mechanisms.per_group import GaussianNoise, GroupSelector, compute_keep_probabilities
+from dpsql.mechanisms.per_group import GaussianNoise, GroupSelector, LaplaceNoise, compute_keep_probabilities
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_rounded_gaussian
 from dpsql.numerics.interval_arithmetic import find_gaussian_threshold
@@ -465,6 +465,21 @@ def make_stability_test(
     share = epsilon / groups, delta / groups
     sigma = GaussianNoise.calibrate(epsilon=share[0], delta=share[1], sensitivity=1, groups=1).sigma
     return ThresholdTest(sigma, share[1], share[0], groups, slack / groups)
+
+
+def make_test_and_noise(
+    kind: str, epsilon: Fraction, delta: Fraction, groups: int, sensitivity: int, tests: int = 1
+) -> tuple[StabilityTest, LaplaceNoise | GaussianNoise]:
+    """Build a test, which is run ``tests`` times, and noise of its kind; Laplace noise needs no delta.
+
+    One test and the noise have half of epsilon each; two tests have three eighths each, and the noise a quarter.
+    """
+    share, rest = (epsilon / 2, epsilon / 2) if tests == 1 else (3 * epsilon / 8, epsilon / 4)
+    if kind == "GAUSSIAN":
+        part = delta / (tests + 1)
+        noise = GaussianNoise.calibrate(rest, part, sensitivity, groups)
+        return make_stability_test(kind, share, part, groups), noise
+    return make_stability_test(kind, share, delta / tests, groups), LaplaceNoise(rest, sensitivity, groups)
 
 
 Answer: TypeAlias = Any

@@ -277,7 +277,7 @@ def compute_generalised_scores(utilities: Integers, sensitivities: Integers, t: 
     ``sensitivities`` and ``t`` must be public, equal for neighbouring data. A sensitivity of 0 counts as 1 step.
     """
     sensitivities = np.maximum(sensitivities, 1)
-    most = max(abs(int(utilities.max())), abs(int(utilities.min()))) + t * int(sensitivities.max())
+    most = find_largest(utilities) + t * int(sensitivities.max())
     narrow = most < 1 << 61 and utilities.dtype != object and sensitivities.dtype != object
     wide = np.int64 if narrow else object
     own = sensitivities.astype(wide)

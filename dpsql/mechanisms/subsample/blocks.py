@@ -45,7 +45,13 @@ from dpsql.mechanisms.base import ClaimedText, Read, Release
 from dpsql.mechanisms.moments import Estimate
 from dpsql.mechanisms.order_statistics import read_cells
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.ptr.stability_test import NOT_STABLE, OptimalTest, StabilityTest, measure_votes_radius
+from dpsql.mechanisms.ptr.stability_test import (
+    NOT_STABLE,
+    OptimalTest,
+    StabilityTest,
+    make_stability_test,
+    measure_votes_radius,
+)
 from dpsql.mechanisms.queries import Select, Subquery
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential, permute_and_flip
@@ -533,11 +539,11 @@ def read_vote(value: object) -> tuple[str, Any] | None:
     return None
 
 
-def count_votes(values: Sequence[object], default: object = None) -> dict[str, tuple[int, object]]:
-    """Count votes, with values, by label; results that can't be voted for count for the default, if there is one."""
+def count_votes(values: Sequence[object]) -> dict[str, tuple[int, object]]:
+    """Count votes, with values, by label; results that can't be voted for are no votes."""
     counts: dict[str, tuple[int, object]] = {}
     for value in values:
-        found = _tried(value) or read_vote(default)
+        found = _tried(value)
         if found:
             counts[found[0]] = (counts.get(found[0], (0, None))[0] + 1, found[1])
     return counts
@@ -551,14 +557,12 @@ def _tried(value: object) -> tuple[str, object] | None:
         return None
 
 
-def find_winner(
-    values: Sequence[object], default: object = None, rounds: int = 1
-) -> tuple[tuple[str, object] | None, int]:
+def find_winner(values: Sequence[object], rounds: int = 1) -> tuple[tuple[str, object] | None, int]:
     """Return label and value of the most frequent vote, and its radius: :func:`measure_votes_radius`.
 
     The first label wins ties, so that the winner is a function of the counts. Without votes there is none.
     """
-    leading = sorted(count_votes(values, default).items(), key=lambda item: (-item[1][0], item[0]))
+    leading = sorted(count_votes(values).items(), key=lambda item: (-item[1][0], item[0]))
     counts = [count for _, (count, _) in leading[:2]] + [0, 0]
     radius = measure_votes_radius(counts[0], counts[1], rounds)
     return (leading[0][0], leading[0][1][1]) if leading else None, radius
@@ -588,7 +592,6 @@ class NoisyMode(Combiner):
             by 1 each, like a unit in two groups: so the test must be made with ``groups = 2`` and is (epsilon, delta)
             as a whole; a result seen in one block is kept with probability at most delta / 2. The choice is made among
             names already released. No result kept: NULL.
-        default: vote of a block without a result; None: it does not vote.
 
     Loss: epsilon (pure; bounded range if ``exponential``), and the selection's.
     """
@@ -598,7 +601,11 @@ class NoisyMode(Combiner):
     candidates: tuple[object, ...] | None = None
     selection: OptimalTest | None = None
     exponential: bool = False
-    default: object = None
+
+    @classmethod
+    def unlisted(cls, name: str, epsilon: Fraction, delta: Fraction, exponential: bool) -> NoisyMode:
+        """Return a vote among results that are not public: half of epsilon selects them."""
+        return cls(name, epsilon / 2, None, OptimalTest(epsilon / 2, delta, 2), exponential)
 
     def __post_init__(self) -> None:
         if (self.candidates is None) == (self.selection is None):
@@ -614,7 +621,7 @@ class NoisyMode(Combiner):
         return compose_events([choice, self.selection.event]) if self.selection else choice
 
     def combine(self, values: Results, type: ResultKind, entropy: Entropy, confidence: float) -> Combined:
-        counts = count_votes(values, self.default)
+        counts = count_votes(values)
         if self.candidates is not None:
             labels = dict(filter(None, map(read_vote, self.candidates)))
             options = [(counts.get(label, (0, None))[0], value) for label, value in labels.items()]
@@ -661,14 +668,20 @@ class StableMode(Combiner):
     name: str
     test: StabilityTest
     rounds: int = 1
-    default: object = None
+
+    @classmethod
+    def calibrate(
+        cls, name: str, kind: str, epsilon: Fraction, delta: Fraction, rounds: int, slack: Fraction
+    ) -> StableMode:
+        """Return a vote whose test, of a ``kind``, loses epsilon and delta; ``slack`` is the part of delta set aside."""
+        return cls(name, make_stability_test(kind, epsilon, delta, slack=slack), rounds)
 
     @property
     def event(self) -> Event:
         return self.test.event
 
     def combine(self, values: Results, type: ResultKind, entropy: Entropy, confidence: float) -> Combined:
-        winner, radius = find_winner(values, self.default, self.rounds)
+        winner, radius = find_winner(values, self.rounds)
         passed = self.test.passes([radius], entropy)[0] and winner is not None
         value = winner[1] if passed and winner is not None else None
         return make_column(self.name, value, type), () if passed else (f"{self.name}: {NOT_STABLE}",)
@@ -770,6 +783,11 @@ class FeatureVotes(BlockOperator):
     top: int | None = None
     epsilon: Fraction | None = None
     confidence: float = 0.95
+
+    @staticmethod
+    def make_noise(epsilon: Fraction, most: int) -> LaplaceNoise:
+        """Return the noise of all counts that loses epsilon."""
+        return LaplaceNoise(epsilon, 1, 2 * most)
 
     def __post_init__(self) -> None:
         if (self.noise is None) != (self.top is not None and self.epsilon is not None):

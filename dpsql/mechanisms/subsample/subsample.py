@@ -54,12 +54,19 @@ import pyarrow as pa
 
 from dpsql.catalogue.option_names import NUMERIC_COMBINERS
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms import base
-from dpsql.mechanisms.base import SALT, ClaimedText, Read, Release, bind_parameters
+from dpsql.mechanisms.base import (
+    SALT,
+    ClaimedText,
+    ParticipationClaim,
+    Read,
+    Release,
+    add_salt,
+    bind_parameters,
+)
 from dpsql.mechanisms.moments import Estimate
 from dpsql.mechanisms.order_statistics import GeometricGrid, WantedRank, cut_segments
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Noise
-from dpsql.mechanisms.ptr.stability_test import NOT_STABLE, StabilityTest
+from dpsql.mechanisms.ptr.stability_test import NOT_STABLE, StabilityTest, make_test_and_noise
 from dpsql.mechanisms.ptr.trimmed import (
     SCALE_STEPS,
     Number,
@@ -239,14 +246,12 @@ class ResultRange:
     """Public bounds of a block result, and the grid between them.
 
     Args:
-        low, high: results are clamped to these.
-        default: counts for a block without a finite result; the middle if None.
+        low, high: results are clamped to these; a block without a finite result counts as their middle.
     """
 
     low: Fraction
     high: Fraction
     points: int
-    default: Fraction | None = None
 
     def __post_init__(self) -> None:
         if not self.low < self.high or self.points < 1:
@@ -267,7 +272,7 @@ class ResultRange:
             return min(max(whole + (2 * rest + (whole & 1) > divisor), 0), self.points)  # round half to even
         exact = read_result(value)
         if exact is None:
-            exact = (self.low + self.high) / 2 if self.default is None else self.default
+            exact = (self.low + self.high) / 2
         return min(max(round((exact - self.low) / self.step), 0), self.points)
 
     @cached_property
@@ -292,7 +297,7 @@ class ResultRange:
 class UnboundedRange:
     """A grid for results without known bounds: :class:`GeometricGrid`, from 0. No finite number counts as 0."""
 
-    grid: GeometricGrid
+    grid: GeometricGrid = GeometricGrid(-30, 64)
 
     @property
     def points(self) -> int:
@@ -340,6 +345,11 @@ class BlockMean(Combiner):
     bounds: ResultRange
     noise: LaplaceNoise | GaussianNoise
     trim: int = 0
+
+    @classmethod
+    def calibrate(cls, name: str, bounds: ResultRange, epsilon: Fraction, trim: int = 0) -> BlockMean:
+        """Return a mean with Laplace noise."""
+        return cls(name, bounds, LaplaceNoise(epsilon, bounds.points), trim)
 
     def __post_init__(self) -> None:
         if self.noise.sensitivity != self.bounds.points or self.noise.groups != 1:
@@ -414,7 +424,7 @@ def _list_reaches(points: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class BlockMedian(Combiner):
-    """``'median'``: a quantile of the results by the exponential mechanism on the grid.
+    """``'median'``: the median of the results by the exponential mechanism on the grid.
 
     Loss: epsilon, of bounded range, and that of the interval's ``reach``, if any.
     """
@@ -422,7 +432,6 @@ class BlockMedian(Combiner):
     name: str
     bounds: ResultRange | UnboundedRange
     epsilon: Fraction
-    probability: Fraction = Fraction(1, 2)
     reach: MedianReach | None = None
 
     @classmethod
@@ -440,7 +449,7 @@ class BlockMedian(Combiner):
 
     def combine(self, values: Results, type: ResultKind, entropy: Entropy, confidence: float) -> Combined:
         places, points = [self.bounds.place(v) for v in values], self.bounds.points
-        chosen = choose_grid_quantile(places, self.probability, points, self.epsilon, entropy)
+        chosen = choose_grid_quantile(places, Fraction(1, 2), points, self.epsilon, entropy)
         if self.reach is None:
             return {self.name: pa.array([self.bounds.value(chosen)], pa.float64())}, ()
         half = self.reach.choose(places, chosen, points, entropy)
@@ -605,20 +614,20 @@ class SubsampleAggregate(BlockOperator):
         check = (self.participation.query,) if self.participation else ()
         return (*check, *super().queries)
 
-    def claims(self) -> Iterator[base.ClaimedText]:
+    def claims(self) -> Iterator[ClaimedText]:
         if self.participation is not None:
-            yield base.ClaimedText(self.participation.query, base.ParticipationClaim())
+            yield ClaimedText(self.participation.query, ParticipationClaim())
             yield from self.source.claims(None)
             return
         rounds = [c.rounds for c in self.combiners if isinstance(c, StableMode)]
         yield from self.source.claims(min(rounds) if len(rounds) == len(self.combiners) else 1)
 
-    def release(self, read: base.Read, entropy: Entropy) -> base.Release:
+    def release(self, read: Read, entropy: Entropy) -> Release:
         fits = True
         if self.participation:
             # one salt for all texts: the check must count the subsamples that are run
-            read = base.add_salt(read, self.queries, entropy)
-            every = base.bind_parameters(read, {"first": 0, "last": self.participation.runs})
+            read = add_salt(read, self.queries, entropy)
+            every = bind_parameters(read, {"first": 0, "last": self.participation.runs})
             fits = self.participation.holds(every, self.participation.query)
         results = self.source.results(read, entropy)
         columns: dict[str, pa.Array] = {}
@@ -628,7 +637,7 @@ class SubsampleAggregate(BlockOperator):
             made, said = combiner.combine(values, results.types.get(combiner.name), entropy, self.confidence)
             columns |= made
             notes.extend(said)
-        return base.Release(pa.table(columns), self.event, tuple(notes))
+        return Release(pa.table(columns), self.event, tuple(notes))
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         said = [self.source.sentence()]
@@ -749,6 +758,12 @@ class ConsensusMean(Combiner):
     test: StabilityTest
     noise: LaplaceNoise | GaussianNoise
     trim: Fraction = Fraction(1, 4)
+
+    @classmethod
+    def calibrate(cls, name: str, epsilon: Fraction, delta: Fraction, trim: Fraction | None) -> ConsensusMean:
+        """Return a mean whose tests and noise together lose epsilon and delta."""
+        test, noise = make_test_and_noise("AUTO", epsilon, delta, 1, SCALE_STEPS, tests=2)
+        return cls(name, test, noise, trim or Fraction(1, 4))
 
     def __post_init__(self) -> None:
         if not 0 < self.trim < Fraction(1, 2):

@@ -204,9 +204,7 @@ class GraphicalModel:
 
 @dataclass(frozen=True)
 class GraphicalFitter:
-    """Fits by mirror descent, with at most ``iterations`` steps."""
-
-    iterations: int = ITERATIONS
+    """Fits by mirror descent."""
 
     def fit(self, sizes: tuple[int, ...], released: Sequence[ReleasedMarginal], total: int) -> Model:
         mbi = _import()
@@ -221,7 +219,7 @@ class GraphicalFitter:
                 for marginal in released
             ]
             fitted = mbi.estimation.MirrorDescent().estimate(
-                domain, given, known_total=float(total), iters=self.iterations, tol=_TOLERANCE
+                domain, given, known_total=float(total), iters=ITERATIONS, tol=_TOLERANCE
             )
         return GraphicalModel(sizes, fitted, total)
 

@@ -54,12 +54,60 @@ from dpsql.mechanisms.synthetic.models import (
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential
 from dpsql.numerics.exact_numbers import make_longs, read_integers, to_integers, write_number
+from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import BoundedRange, Event, compose_events
 
 MAX_DRAWN = 1_000_000
 """The most rows drawn from a model: if more are wanted, each represents several."""
 WEIGHT, TOTAL = "drawn", "total"
 """Columns of the release after the keys: the number of model rows with these values, and the estimated number of rows."""
+
+
+MAX_ROUNDS = 32
+"""The most measured marginals of several columns."""
+CHOICE_SHARE = Fraction(1, 10)
+"""The fraction of the total for choices."""
+SINGLE_SHARE = Fraction(1, 2)
+"""The share of a single column's marginal, relative to a chosen one's."""
+
+
+def count_rounds(columns: int, candidates: int) -> int:
+    """Return the number of marginals measured after the single columns': two per column, or all there are.
+
+    >>> count_rounds(1, 0), count_rounds(3, 4), count_rounds(4, 10), count_rounds(40, 9_880)
+    (0, 4, 8, 32)
+    """
+    return min(candidates, 2 * columns, MAX_ROUNDS)
+
+
+@dataclass(frozen=True)
+class RoundBudget:
+    """The number of rounds, and the division of a table's budget.
+
+    Args:
+        measurements: the amount of all measurements.
+        measured: that of each, single columns first.
+        choice: the epsilon of each choice; None if all candidates are measured.
+    """
+
+    rounds: int
+    measurements: Amount
+    measured: tuple[Amount, ...]
+    choice: Fraction | None
+
+
+def divide_budget(sizes: Sequence[int], asked: Amount) -> RoundBudget:
+    """Divide the amount of a table whose columns have these numbers of values."""
+    candidates = len(list_marginals(sizes))
+    rounds = count_rounds(len(sizes), candidates)
+    whole, choice = asked, None
+    if rounds < candidates:
+        whole = Amount(asked.currency, asked.total * (1 - CHOICE_SHARE))
+        each = Amount(asked.currency, asked.total * CHOICE_SHARE / rounds)
+        choice = each.find_epsilon(BoundedRange)
+    parts = [SINGLE_SHARE] * len(sizes) + [Fraction(1)] * rounds
+    measured = tuple(Amount(whole.currency, whole.total * part / sum(parts)) for part in parts)
+    return RoundBudget(rounds, whole, measured, choice)
 
 
 @dataclass(frozen=True)

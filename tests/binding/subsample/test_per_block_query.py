@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.binding.modes import subsample_block
-from dpsql.binding.modes import subsample_block as subsample
+from dpsql.binding.modes import block_sources, subsample_block
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.subsample.blocks import BlockQueries, BlockResults, LiftedBlocks
 from dpsql.noise.entropy import Entropy
@@ -70,7 +69,7 @@ def results(session: dpsql.Session, query: str, one_by_one: bool, blocks: int = 
     if query.startswith("WITH"):
         head, _, tail = query.partition(") SELECT ")
         text = f"{head}) SELECT WITH SUBSAMPLE OPTIONS (blocks = {blocks}, bounds = (0, 1)) {tail}"
-    refuse = mock.patch.object(subsample, "_lifted", side_effect=PrivacyError("not lifted"))
+    refuse = mock.patch.object(block_sources.SourceBinder, "_lift", side_effect=PrivacyError("not lifted"))
     with refuse if one_by_one else mock.patch.object(subsample_block, "BLOCKS", blocks):
         plan = inside.bind(session, text)
     (block,) = plan.blocks

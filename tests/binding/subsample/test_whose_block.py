@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.binding.modes import block_queries, subsample_block
+from dpsql.binding.modes import block_queries, block_sources
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.base import Reader, add_salt, bind_parameters
@@ -143,8 +143,8 @@ def _together(patched: bool = False) -> set[tuple[int, int]]:
         "(SELECT COUNT(*) FROM t) + 2 * (SELECT COUNT(*) FROM p) AS n"
     )
     policy = POLICY.format(unit="u", rows=1) + '[tables.p]\nprivacy_unit = "u"\nmax_rows = 1\n'
-    plain = subsample_block.Subsample.unit if patched else subsample_block.Subsample.hashed
-    with duckdb.connect() as con, mock.patch.object(subsample_block.Subsample, "hashed", plain):
+    plain = block_sources.Blocks.unit if patched else block_sources.Blocks.hashed
+    with duckdb.connect() as con, mock.patch.object(block_sources.Blocks, "hashed", plain):
         for statement in WIDTHS:
             con.execute(statement)
         with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
@@ -237,7 +237,7 @@ def test_nor_by_a_function(kind: str) -> None:
     assert one == other
     assert "None, None, None, None" not in one
     with (
-        mock.patch.object(subsample_block, "unify_zeros", lambda typed: typed),
+        mock.patch.object(block_sources, "unify_zeros", lambda typed: typed),
         mock.patch.object(blocks.PythonBlocks, "as_text", (), create=True),
         mock.patch.object(blocks, "_by_block", lambda q, *_: f"SELECT block, x0 FROM ({q}) AS q ORDER BY block, x0"),
     ):  # fmt: skip

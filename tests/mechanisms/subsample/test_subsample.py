@@ -205,10 +205,6 @@ def test_results_are_held_to_public_bounds(value: Any, place: int) -> None:
     assert UNIT.place(value) == place
 
 
-def test_default_is_public() -> None:
-    assert ResultRange(Fraction(0), ONE, 4, default=ONE).place(None) == 4
-
-
 def test_doubles_have_the_places_of_their_fractions() -> None:
     """In integers, whatever the ends: halves go to the even place."""
     source = random.Random(3)

@@ -89,7 +89,6 @@ def test_equal_results_share_a_label_and_others_do_not() -> None:
 def test_what_is_no_vote(value: Any) -> None:
     assert read_vote(value) is None
     assert count_votes([value, "a"]) == {"str 'a'": (1, "a")}
-    assert count_votes([value, "a"], default="b")["str 'b'"] == (1, "b")
 
 
 # --- stable mode
@@ -122,8 +121,6 @@ def test_stable_mode_releases_the_exact_vote() -> None:
     assert notes == (f"m: {NOT_STABLE}",)
     assert mode.combine([], pa.string(), Entropy(), 0.95)[0]["m"].to_pylist() == [None]
     assert mode.combine([["a", "b"]] * 60, None, Entropy(), 0.95)[0]["m"].to_pylist() == [["a", "b"]]
-    defaulted = StableMode("m", OptimalTest(ONE, TINY), default="none")
-    assert defaulted.combine([None] * 60, pa.string(), Entropy(), 0.95)[0]["m"].to_pylist() == ["none"]
 
 
 # --- noisy mode
@@ -373,7 +370,7 @@ def test_no_result_of_one_block_stops_the_count() -> None:
     foul: list[object] = [{1: "a", "b": 2}, Foul(2020, 1, 1), endless, object(), {frozenset({1}): 1}]
     counted = count_votes([*foul, "x", "x"])
     assert counted["str 'x'"] == (2, "x")
-    assert count_votes(foul[1:4], default=7) == {"int 7": (3, 7)}
+    assert not count_votes(foul[1:4])
 
 
 def test_intervals_are_votes() -> None:
