@@ -79,7 +79,7 @@ def _take_fields(cls: type) -> dict[str, object]:
 def _make_slots(cls: type) -> type:
     """Return a class again, with a slot for each field that its bases don't have."""
     names = inspect.get_annotations(cls)
-    inherited = {name for base in cls.__mro__[1:] for name in getattr(base, "__slots__", ())}
+    inherited = {name for base in cls.__mro__[1:] for name in vars(base).get("__slots__", ())}
     left_out = {*names, "__dict__", "__weakref__"}
     body = {name: value for name, value in cls.__dict__.items() if name not in left_out}
     body["__slots__"] = tuple(name for name in names if name not in inherited)
@@ -93,7 +93,7 @@ def _inspect(attribute: str, values: dict[str, object], cls: type) -> object:
     kept = {"__annotations__": listed, "__module__": cls.__module__, "__doc__": "without a signature"}
     bare: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(type(cls.__name__, (), given | kept))
     if attribute == "__dataclass_params__":
-        return getattr(bare, attribute)
+        return vars(bare)[attribute]
     fields: dict[str, dataclasses.Field[Any]] = {}
     for base in (*cls.__mro__[:0:-1], bare):
         fields |= getattr(base, "__dataclass_fields__", {})

@@ -27,8 +27,9 @@ class _LateFunctions:
     def __getattr__(self, name: str) -> Any:
         from mpmath import libmp
 
-        setattr(self, name, getattr(libmp, name))
-        return getattr(libmp, name)
+        function = vars(libmp)[name]
+        setattr(self, name, function)
+        return function
 
 
 libmp = _LateFunctions()
