@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import NoReturn
 
+import duckdb
 import pytest
 
 import dpsql
@@ -136,3 +137,63 @@ def test_a_full_disk_says_what_was_charged(
             assert ("Nothing was charged" in caught.value.message) == (kind == "reserve")
     assert spent(session) == (0 if kind == "reserve" else 1), "as it said"
     assert session.sql("SELECT COUNT(*) FROM t").loss == "ε=1", "the next statement works"
+
+
+FAR = """
+budget = { epsilon = 1e9, delta = 0.5, accountant = "basic", default_epsilon = 1e6, default_delta = 1e-9 }
+[tables]
+t = { privacy_unit = "u", max_rows = 4, max_groups = 4, columns = { iv = { bounds = [0, 1e9] }, far = { bounds = [0, 1e14] } } }
+lists = { public = true }
+structs = { public = true }
+days = { public = true }
+"""
+
+
+@pytest.fixture
+def far() -> Iterator[dpsql.Session]:
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE t AS SELECT i % 100 AS u, to_days(1000 + i) AS iv, to_days(i) AS far FROM range(300) r(i)"
+        )
+        con.execute(
+            "CREATE TABLE days AS SELECT d::DATE AS d FROM (VALUES ('infinity'), ('0044-03-15 (BC)')) v(d)"
+        )
+        con.execute("CREATE TABLE lists AS SELECT [d] AS d FROM days")
+        con.execute("CREATE TABLE structs AS SELECT {'a': d} AS d FROM days")
+        with dpsql.connect(con, policy=dpsql.Policy.loads(FAR)) as session:
+            yield session
+
+
+@pytest.mark.parametrize("aggregate", ["SUM", "AVG", "MEDIAN", "MAX"])
+def test_bounds_beyond_all_intervals_are_refused_before_the_payment(
+    far: dpsql.Session, aggregate: str
+) -> None:
+    with pytest.raises(dpsql.BindError, match="more than an INTERVAL's answer has"):
+        far.sql(f"SELECT {aggregate}(far) FROM t")
+    assert spent(far) == 0
+    assert far.sql(f"SELECT {aggregate}(far, contribution_bounds_per_row => (0, 1e9)) FROM t").fetchall()
+
+
+def test_an_interval_of_more_than_292_years_is_released_whole(far: dpsql.Session) -> None:
+    (answer,) = far.sql("SELECT SUM(iv) AS s, AVG(iv) AS a FROM t").fetchall()
+    assert answer[0].days == pytest.approx(344_850, abs=5), "Arrow counts 292 years of nanoseconds"
+    assert answer[1].days == pytest.approx(1149, abs=1)
+    noisy = far.sql("SELECT WITH DP OPTIONS (epsilon = 1e-9) SUM(iv) AS s FROM t").fetchall()
+    assert abs(noisy[0][0].days) <= 999_999_999
+
+
+@pytest.mark.parametrize("table", ["days", "lists", "structs"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM {}",
+        "SELECT c.d, COUNT(t.u) FROM t RIGHT JOIN {} AS c ON t.u < 50 GROUP BY c.d",
+        "SELECT c.d, COUNT(*) FROM t JOIN {} AS c ON t.u < 50 GROUP BY c.d",
+        "SELECT d, ABOVE_THRESHOLD(COUNT(*), 5, max_hits => 2) OVER {} FROM t",
+        "SELECT d, EXPMECH(COUNT(*)) OVER {} FROM t",
+    ],
+)
+def test_public_dates_outside_python_are_answered(far: dpsql.Session, table: str, text: str) -> None:
+    answer = far.sql(text.format(table))
+    assert len(answer.fetchall()) == (1 if "EXPMECH" in text else 2)
+    assert str(answer)

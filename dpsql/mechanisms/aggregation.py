@@ -154,7 +154,7 @@ def _make_sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
         column, kind = column.cast(kind.value_type), kind.value_type
     if any(is_kind(kind) for is_kind in _IS_SORTED) and not pa.types.is_interval(kind):
         return column
-    texts = [None if v is None else repr(v) for v in column.to_pylist()]
+    texts = [None if v is None else repr(v) for v in _list_values(column)]
     return pa.chunked_array([pa.array(texts, type=pa.string())])
 
 

@@ -533,6 +533,12 @@ def _beyond(scalar: Any) -> Any:
     try:
         return scalar.as_py()
     except (OverflowError, ValueError):
+        if isinstance(scalar, pa.StructScalar):
+            return {name: _beyond(value) for name, value in scalar.items()}
+        if isinstance(scalar, pa.MapScalar):
+            return [tuple(map(_beyond, pair.values())) for pair in scalar.values]
+        if isinstance(scalar, pa.ListScalar | pa.FixedSizeListScalar):
+            return [_beyond(value) for value in scalar.values]
         number, kind = scalar.value, scalar.type
     last = 2**31 - 1 if pa.types.is_date(kind) else 2**63 - 1
     ends = datetime.date if pa.types.is_date(kind) else datetime.datetime

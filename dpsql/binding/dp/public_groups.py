@@ -12,7 +12,8 @@ Conditions of WHERE restrict the groups if they name only such columns: no data 
 values all fail them. A condition that names another column restricts nothing, since private rows would decide the groups.
 
 Bounds make values countable: days and hours, whole numbers, and results of rounding. A range follows from the policy's
-bounds, or from a clamp in the statement. Values outside belong to no group, nor do missing ones: a rule that reveals no data.
+bounds, from a clamp in the statement, or from the unit of a part: a day of the week is one of seven. Values outside belong to
+no group, nor do missing ones: a rule that reveals no data.
 
 Times have steps (a day, an hour, a minute) if a statement reads no finer part of them: a value then represents all times of
 its step. If only the time of day counts, the steps are those of one day.
@@ -272,6 +273,16 @@ def list_grid(name: str, node: exp.Expr, typed: Typed) -> Values | None:
         value = f"CAST(CAST({{i}} AS DECIMAL(18,0)){factor if digits else ''} AS {kind.sql})"
         return _counted(name, low, high, origin, value)
     return None
+
+
+def list_part(name: str, node: exp.Anonymous) -> Values | None:
+    """Return the values of a part of a time, such as its day of the week, which are few for all times."""
+    if node.name.lower() != "date_part" or not list_key_columns(node):
+        return None
+    unit = UNIT_OF_NAME.get(node.expressions[0].name.upper())
+    if unit is None or unit.calendar:
+        return None
+    return _counted(name, unit.low, unit.high, f"all values of {unit.name.lower()}", "CAST({i} AS BIGINT)")
 
 
 def _digits(node: exp.Expr) -> int | None:
@@ -559,7 +570,7 @@ class _Known:
         return KeyGroup([(key, own)], {place: made}, missing=missing, complete=complete, without=without)
 
     def _rounded(self, key: GroupKey, typed: Typed, missing: frozenset[str]) -> KeyGroup | None:
-        """Return a key that is computed from rounded numbers, if those and all else in it are public."""
+        """Return a key computed from rounded numbers and parts of times, if those and all else in it are public."""
         grids: dict[str, Place] = {}
         source = self._block.key_sources.get(key.name)
         for node in source.walk() if source is not None else ():
@@ -573,6 +584,12 @@ class _Known:
             if values is not None:
                 place, text = (f"grid_{key.name}_{len(grids)}", "n"), to_sql(inner.node)
                 grids[text] = place
+                self._grids[place] = values
+        for node in typed.node.find_all(exp.Anonymous):
+            values = list_part("n", node)
+            if values is not None:
+                place = (f"grid_{key.name}_{len(grids)}", "n")
+                grids[to_sql(node)] = place
                 self._grids[place] = values
         made = with_keys(typed.node, grids)
         places = list_key_columns(made)

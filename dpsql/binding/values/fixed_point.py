@@ -57,7 +57,7 @@ from dpsql.binding.values.sql_types import (
 from dpsql.binding.values.temporal import write_epoch
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME
 from dpsql.errors import BindError, PolicyError
-from dpsql.language.dialect import is_not_null, privacy_error, to_sql
+from dpsql.language.dialect import bind_error, is_not_null, privacy_error, to_sql
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.queries import write_filter
 from dpsql.policy.validate import DateBound
@@ -86,6 +86,10 @@ class Line:
     """The number's unit, as shown."""
 
 
+LONGEST = 999_999_999 * DAY
+"""The most seconds of an interval in an answer, those of Python's."""
+
+
 def place_on_line(typed: Typed, low: Fraction, high: Fraction) -> Line:
     """Return the value as a number, from its bounds."""
     kind = typed.type.kind
@@ -112,8 +116,15 @@ def place_on_line(typed: Typed, low: Fraction, high: Fraction) -> Line:
     elif kind == "TIME":
         last = exp.Literal.number(DAY - 1e-6)  # the time after it is midnight again
         back = lambda node: _after("00:00:00", TIME, _length(_at_most(node, last)))  # noqa: E731
+    elif max(-low, high) > LONGEST:
+        what = (
+            f"bounds of {_shown(kind, low)} and {_shown(kind, high)} are more than an INTERVAL's answer has."
+        )
+        hint = "write contribution_bounds_per_row => (0, 86400), the seconds of a day, or other bounds within 2.7 million years."
+        raise bind_error(typed.node, what, hint)
     else:
-        back = _length
+        last = exp.Literal.number(LONGEST)
+        back = lambda node: _span(_at_most(_at_most(node, last), exp.Neg(this=last), exp.LT))  # noqa: E731
     return Line(Typed(node, DOUBLE), low - start, high - start, back, back, shown, "seconds")
 
 
@@ -130,9 +141,9 @@ def _round(node: exp.Expr, kind: Type) -> exp.Expr:
     return make_cast(exp.Round(this=node), kind)
 
 
-def _at_most(node: exp.Expr, last: exp.Expr) -> exp.Expr:
-    """Return the smaller number, and NULL for NULL, which LEAST skips."""
-    beyond = exp.If(this=exp.GT(this=node.copy(), expression=last.copy()), true=last.copy())
+def _at_most(node: exp.Expr, last: exp.Expr, compared: type[exp.Binary] = exp.GT) -> exp.Expr:
+    """Return the smaller number, or the larger if LT compares them, and NULL for NULL, which LEAST skips."""
+    beyond = exp.If(this=compared(this=node.copy(), expression=last.copy()), true=last.copy())
     return exp.Case(ifs=[beyond], default=node)
 
 
@@ -143,6 +154,16 @@ def _after(start: str, kind: Type, length: exp.Expr) -> exp.Expr:
 def _length(node: exp.Expr, unit: int = 1) -> exp.Expr:
     microseconds = exp.Mul(this=make_cast(node, DOUBLE), expression=exp.Literal.number(unit * 1_000_000))
     return make_call("TO_MICROSECONDS", _round(microseconds, BIGINT))
+
+
+def _span(seconds: exp.Expr) -> exp.Expr:
+    """Return an interval of days and less than a day, since Arrow counts the nanoseconds of 292 years only."""
+    node = exp.paren(make_cast(seconds, DOUBLE), copy=False)
+    days = exp.Trunc(this=exp.Div(this=node, expression=exp.Literal.number(DAY)))
+    whole = exp.Mul(this=days, expression=exp.Literal.number(DAY))
+    rest = exp.paren(exp.Sub(this=node.copy(), expression=whole), copy=False)
+    made = exp.Add(this=make_call("TO_DAYS", make_cast(days.copy(), INTEGER)), expression=_length(rest))
+    return exp.paren(made, copy=False)
 
 
 def read_declared_bounds(kind: str, bounds: tuple[Fraction, Fraction] | None, where: str) -> Bounds | None:

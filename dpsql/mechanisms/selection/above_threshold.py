@@ -277,10 +277,10 @@ class AboveThreshold(ScoredOperator):
         used: list[Event] = [n.event(len(hits))]
         if self.flag is not None:
             return base.Release(pa.table({self.flag: pa.array([bool(hits)])}), used[0])
-        columns: dict[str, pa.Array] = {}
+        columns: dict[str, pa.Array | pa.ChunkedArray] = {}
         for name in self.columns:
-            values = [table.column(name)[row].as_py() for table, row, _, _ in hits]
-            columns[name] = pa.array(values, seen[0].field(name).type if seen else pa.null())
+            chunks = [table.column(name).slice(row, 1).combine_chunks() for table, row, _, _ in hits]
+            columns[name] = pa.chunked_array(chunks, seen[0].field(name).type if seen else pa.null())
         if self.answer is not None:
             fresh = LaplaceNoise(self.answer[1], n.sensitivity, max(1, len(hits)))
             exact = [score for _, _, score, _ in hits]
