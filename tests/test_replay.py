@@ -590,3 +590,18 @@ def test_the_classes_that_keys_speak_of_exist() -> None:
         if isinstance(n, ast.ClassDef)
     }
     assert block_keys._LABELS.keys() <= classes
+
+
+def test_changes_through_an_open_connection_are_seen_by_the_next_session() -> None:
+    """A page says so: tables of an open connection have one version a session."""
+    policy = dpsql.Policy.loads(
+        "budget = { epsilon = 1e6, default_epsilon = 1e3 }\ntables.t = { privacy_unit = 'u', max_rows = 1 }"
+    )
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t AS SELECT i AS u FROM range(300) r(i)")
+        with dpsql.connect(con, policy=policy) as session:
+            before = session.sql("SELECT COUNT(*) FROM t").fetchall()
+            con.execute("INSERT INTO t SELECT i + 1000 FROM range(300) r(i)")
+            assert session.sql("SELECT COUNT(*) FROM t").fetchall() == before
+        with dpsql.connect(con, policy=policy) as session:
+            assert session.sql("SELECT COUNT(*) FROM t").fetchall()[0][0] > 500

@@ -542,7 +542,8 @@ class Table(Section):
         max_groups: the most groups that one unit counts in.
         columns: types, bounds and public values, by column name.
         format: the format of a text source.
-        version: the version of the data, such as a date; by default the files' sizes and times.
+        version: the version of the data, such as a date. By default, the files' sizes and times before each statement; tables of
+            an open DuckDB connection have the version of the time when the session opened.
         max_fan_out: the most public rows that one private row may join; 10,000 by default.
         max_unit_rows: the most rows that one unit may have after its rows are joined with each other; a million by default.
         description: one line that every client shows; it has no effect on answers and charges.
