@@ -379,12 +379,23 @@ def _advise_at(tokens: list[Token], i: int, said: str) -> str | None:
     return None
 
 
+_PLACES = ("OFFSET", "ORDINAL", "SAFE_OFFSET", "SAFE_ORDINAL")
+"""GoogleSQL's words before a place in a list."""
+
+
 def check_other_dialects(tokens: list[Token]) -> None:
     """Raise ParseError, with a hint, for other systems' syntax that DuckDB's grammar would misread: SELECT TOP, hints."""
     for i, token in enumerate(tokens[:-2]):
+        word, after = tokens[i + 1], tokens[i + 2]
+        if (
+            token.token_type == TokenType.L_BRACKET
+            and word.text.upper() in _PLACES
+            and is_open(tokens, i + 2)
+        ):
+            hint = "write x[1] for the first element: places are counted from 1."
+            raise token_error(word, f"{word.text.upper()} is not known here.", hint)
         if token.token_type != TokenType.SELECT:
             continue
-        word, after = tokens[i + 1], tokens[i + 2]
         if word.text == "@" and after.token_type == TokenType.L_BRACE:
             raise token_error(word, "hints are not known here.", "leave it out.", last=after)
         if word.text.upper() != "TOP" or word.token_type == TokenType.IDENTIFIER:

@@ -429,6 +429,8 @@ def _show(tokens: list[Token], text: str, span: Span) -> Statement:
     if name not in SHOW_WORDS:
         near = find_nearest(name, SHOW_WORDS)
         hint = f"did you mean {near}?" if near else f"there is {', '.join(SHOW_WORDS)}."
+        if name in ("COLUMNS", "FIELDS") and len(tokens) > 3:
+            hint = f"write DESCRIBE {tokens[3].text}."
         raise token_error(tokens[1], f"there is no SHOW {tokens[1].text}.", hint)
     if name == "TRADEOFF" and [token.text.upper() for token in tokens[2:]] == ["SPENT"]:
         return Statement("show", text, span, name="TRADEOFF SPENT")

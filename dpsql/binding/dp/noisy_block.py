@@ -58,6 +58,7 @@ from dpsql.binding.public_statement import label_of, spell
 from dpsql.binding.relations.unit_rows import check_unit, describe_protection, name_unit
 from dpsql.errors import BindError, PrivacyError
 from dpsql.exact.exact_query import UNITS_COLUMN, Exact, GroupKey, write_packed_route
+from dpsql.language.advice import nearest_aggregate
 from dpsql.language.dialect import (
     privacy_error,
     to_sql,
@@ -308,6 +309,11 @@ class NoisyBlock(AggregatingBlock):
         private = bool(self.keys) and self.domain is None
         if not aggregates and not private:
             if self.domain is None or self.blocks > 1:
+                for call in self.select.find_all(exp.Anonymous):
+                    if (meant := nearest_aggregate(call.name)) is not None:
+                        raise privacy_error(
+                            call, f"{call.name} is not an aggregate.", f"did you mean {meant}?"
+                        )
                 hint = "add COUNT(*) to SELECT, or another aggregate: rows themselves are not shown."
                 raise privacy_error(self.select, "there is nothing noisy to release here.", hint)
             self.read_public_groups(self.key_types)

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from dpsql.binding.plan import Input
 from dpsql.binding.values.sql_types import Type, Typed
-from dpsql.errors import BindError, did_you_mean
+from dpsql.errors import BindError, did_you_mean, find_nearest
 from dpsql.language.dialect import bind_error, quote_where_needed, to_sql
 from dpsql.language.options import Options
 from dpsql.late_dataclass import dataclass
@@ -392,12 +392,18 @@ class Names:
             )
             raise bind_error(node, what, hint, sqlstate="42P01")
         if found:
-            raise bind_error(node, f"{node.name} is ambiguous.", "write table.column.")
+            owners = [aliases.get(alias, alias) for alias, _ in self._fields_named(name)]
+            ways = " or ".join(
+                f"{quote_where_needed(owner)}.{quote_where_needed(node.name)}" for owner in owners
+            )
+            raise bind_error(node, f"{node.name} is ambiguous.", f"write {ways}.")
         names = [f.name for a, f in self.fields() if not table or fold(a) == table]
         names += [name for r in self.relations if not table or fold(r.alias) == table for name in r.unread]
         quoted = isinstance(node.this, exp.Identifier) and node.this.quoted and not table
         text = f"text stands in single quotes: write '{node.name}'."
-        hint = text if quoted else did_you_mean(node.name, names, quote_where_needed)
+        compared = isinstance(node.parent, exp.EQ | exp.NEQ) and node.arg_key == "expression" and not table
+        unquoted = compared and find_nearest(node.name, names) is None
+        hint = text if quoted or unquoted else did_you_mean(node.name, names, quote_where_needed)
         raise bind_error(node, f"there is no column {node.name} here.", hint, sqlstate="42703")
 
     def known(self, node: exp.Expr) -> Field | None:

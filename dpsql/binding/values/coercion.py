@@ -473,6 +473,15 @@ def _uuid(text: str) -> str:
 _READERS = {"DATE": _date, "TIME": _time, "TIMESTAMP": _timestamp, "UUID": _uuid}
 
 
+def _find_membership(known: Sequence[Typed]) -> str | None:
+    """Return the test of whether a list has a value that it is compared with; None if they are no such pair."""
+    lists = [typed for typed in known if typed.type.kind == "LIST"]
+    values = [typed for typed in known if lists and typed.type == lists[0].type.element]
+    if len(known) != 2 or not values or lists[0].place is None or values[0].place is None:
+        return None
+    return f"list_contains({to_sql(lists[0].place)}, {to_sql(values[0].place)})"
+
+
 def _mismatch(known: Sequence[Typed], what: str) -> BindError:
     for typed in known:
         refuse_moment(typed)
@@ -492,8 +501,14 @@ def _mismatch(known: Sequence[Typed], what: str) -> BindError:
             hint = (
                 f"write CAST({to_sql(held)} AS INT) instead of {to_sql(held)}, or compare with true or false."
             )
+    elif (found := _find_membership(known)) is not None:
+        hint = f"write {found}."
+    elif "STRUCT" in both:
+        hint = "compare a field of the struct, as in s.field."
     else:
         hint = "cast one of the two."
+    if what == "CASE" and "TEXT" in both:
+        hint = "write results of one type, such as '1' in quotes among texts."
     parent = None if place is None else place.parent
     what = f"{what} meets {first.sql} with {other.sql}."
     return bind_error(parent, what, hint, around=place, sqlstate=state)

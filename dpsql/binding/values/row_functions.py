@@ -137,6 +137,9 @@ def _restore_key(key: exp.Expr, node: exp.Expr) -> exp.Expr:
 def _bind_sought(place: exp.Expr, value: exp.Expr, bind: Bind) -> tuple[Typed, Typed]:
     """Return a list and a value that may be among its elements."""
     inner, sought = bind(place), bind(value)
+    if isinstance(place, exp.Literal) and place.is_string:
+        hint = f"write ('{place.name}'), in parentheses."
+        raise bind_error(place, "a list is needed, and this is a text.", hint)
     element = require_kind(inner, ("LIST",), "a list is needed").type.element
     if element is None:
         return inner, sought
@@ -767,7 +770,7 @@ def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name == "&&":
         return privacy_error(node, "&& compares lists.", "write AND instead of &&.")
     near = difflib.get_close_matches(name, sorted(ROW_WORDS), n=1, cutoff=0.7)
-    hint = f"did you mean {near[0]}?" if near else _OTHERWISE
+    hint = f"did you mean {near[0]}?" if near else _BY_NAME.get(name, _OTHERWISE)
     what = f"the function {name} is not on the list of those that can't fail or leak."
     return privacy_error(node, what, hint)
 
@@ -775,5 +778,10 @@ def _unknown(node: exp.Expr, name: str) -> PrivacyError:
 _INSTEAD = {
     CLOCK: "write it in a query, or a parameter, $now.",
     JSON: "take parts by json_extract_string and a path, such as '$.name'.",
+}
+_BY_NAME = {
+    "age": "write date_diff('year', birth, DATE '2024-06-01'), the years between two dates.",
+    "julian": "write date_diff('day', DATE '2000-01-01', day), the days between two dates.",
+    "struct_extract": "write s.field.",
 }
 _OTHERWISE = "SELECT WITH SUBSAMPLE runs a registered Python function on blocks of rows; or compute it beforehand, in the data."

@@ -466,3 +466,75 @@ SELECT COUNT(*) FROM visits WHERE age << 1 = 4
 PrivacyError: << can't be used on private rows.
   1 |   SELECT COUNT(*) FROM visits WHERE age << 1 = 4
                                           ^^^^^^^^
+====
+-- case: SELECT COUTN(*) FROM visits
+SELECT COUTN(*) FROM visits
+----
+PrivacyError: COUTN is not an aggregate.
+  1 |   SELECT COUTN(*) FROM visits
+               ^^^^^^^^
+Hint: did you mean COUNT?
+====
+-- case: SELECT COUNT(*) FROM visits WHERE city = Berlin
+SELECT COUNT(*) FROM visits WHERE city = Berlin
+----
+BindError: there is no column Berlin here.
+  1 |   SELECT COUNT(*) FROM visits WHERE city = Berlin
+                                                 ^^^^^^
+Hint: text stands in single quotes: write 'Berlin'.
+====
+-- case: SELECT AVG(age(day)) FROM visits
+SELECT AVG(age(day)) FROM visits
+----
+PrivacyError: the function age is not on the list of those that can't fail or leak.
+  1 |   SELECT AVG(age(day)) FROM visits
+                   ^^^^^^^^
+Hint: write date_diff('year', birth, DATE '2024-06-01'), the years between two dates.
+====
+-- case: SELECT APPROX_QUANTILES(age, 4)[OFFSET(2)] FROM visits
+SELECT APPROX_QUANTILES(age, 4)[OFFSET(2)] FROM visits
+----
+ParseError: OFFSET is not known here.
+  1 |   SELECT APPROX_QUANTILES(age, 4)[OFFSET(2)] FROM visits
+                                        ^^^^^^
+Hint: write x[1] for the first element: places are counted from 1.
+====
+-- case: SELECT COUNT(*) FROM visits WHERE city IN 'Berlin'
+SELECT COUNT(*) FROM visits WHERE city IN 'Berlin'
+----
+BindError: a list is needed, and this is a text.
+  1 |   SELECT COUNT(*) FROM visits WHERE city IN 'Berlin'
+                                                  ^^^^^^^^
+Hint: write ('Berlin'), in parentheses.
+====
+-- case: SELECT CASE WHEN age > 3 THEN 'a' ELSE 1 END, COUNT(*) FROM visits GROUP BY 1
+SELECT CASE WHEN age > 3 THEN 'a' ELSE 1 END, COUNT(*) FROM visits GROUP BY 1
+----
+BindError: CASE meets VARCHAR with INTEGER.
+  1 |   SELECT CASE WHEN age > 3 THEN 'a' ELSE 1 END, COUNT(*) FROM visits GROUP BY 1
+                         ^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write results of one type, such as '1' in quotes among texts.
+====
+-- case: SELECT ward, COUNT(*) FROM visits JOIN wards ON visits.ward = wards.ward GROUP BY ward
+SELECT ward, COUNT(*) FROM visits JOIN wards ON visits.ward = wards.ward GROUP BY ward
+----
+BindError: ward is ambiguous.
+  1 |   SELECT ward, COUNT(*) FROM visits JOIN wards ON visits.ward = wards.ward GROUP BY ward
+                                                                                          ^^^^
+Hint: write visits.ward or wards.ward.
+====
+-- case: SHOW COLUMNS FROM visits
+SHOW COLUMNS FROM visits
+----
+ParseError: there is no SHOW COLUMNS.
+  1 |   SHOW COLUMNS FROM visits
+             ^^^^^^^
+Hint: write DESCRIBE visits.
+====
+-- case: SELECT COUNT(*) FROM visits WHERE string_split(note, ' ') = 'x'
+SELECT COUNT(*) FROM visits WHERE string_split(note, ' ') = 'x'
+----
+BindError: the comparison meets VARCHAR[] with VARCHAR.
+  1 |   SELECT COUNT(*) FROM visits WHERE string_split(note, ' ') = 'x'
+                                          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write list_contains(STR_SPLIT(note, ' '), 'x').

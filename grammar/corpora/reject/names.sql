@@ -49,10 +49,10 @@ Hint: did you mean amount?
 -- case: a misspelled function
 SELECT COUNTT(*) FROM visits
 ----
-PrivacyError: there is nothing noisy to release here.
+PrivacyError: COUNTT is not an aggregate.
   1 |   SELECT COUNTT(*) FROM visits
-               ^^^^^^^^^^^^^^^^^^^^^
-Hint: add COUNT(*) to SELECT, or another aggregate: rows themselves are not shown.
+               ^^^^^^^^^
+Hint: did you mean COUNT?
 ====
 -- case: a column of the other table
 SELECT COUNT(*) FROM visits JOIN patients USING (patient_id) WHERE patients.city = 'x'

@@ -341,7 +341,7 @@ SELECT COUNT(*) FROM visits WHERE city = $city
 BindError: the comparison meets VARCHAR with VARCHAR[].
   1 |   SELECT COUNT(*) FROM visits WHERE city = $city
                                           ^^^^^^^^^^^^
-Hint: cast one of the two.
+Hint: write list_contains(['Delft'], city).
 ====
 -- case: an insert within a CTE
 WITH x AS (INSERT INTO wards VALUES ('Z', 1) RETURNING ward) SELECT * FROM x
