@@ -11,9 +11,8 @@ booleans has no group for NULL, nor has a key that is NULL only if a column is: 
 Conditions of WHERE restrict the groups if they name only such columns: no data can have a row in a group whose public
 values all fail them. A condition that names another column restricts nothing, since private rows would decide the groups.
 
-Bounds make values countable: days and hours, whole numbers, and results of rounding. A range follows from the policy's
-bounds, from a clamp in the statement, or from the unit of a part: a day of the week is one of seven. Values outside belong to
-no group, nor do missing ones: a rule that reveals no data.
+Bounds make values countable: days, hours, whole numbers and results of rounding. A range follows from the policy's bounds, from
+a clamp in the statement, or from a part's unit. Values outside, and missing ones, are in no group: a rule that reveals no data.
 
 Times have steps (a day, an hour, a minute) if a statement reads no finer part of them: a value then represents all times of
 its step. If only the time of day counts, the steps are those of one day.
@@ -277,10 +276,8 @@ def list_grid(name: str, node: exp.Expr, typed: Typed) -> Values | None:
 
 def list_part(name: str, node: exp.Anonymous) -> Values | None:
     """Return the values of a part of a time, such as its day of the week, which are few for all times."""
-    if node.name.lower() != "date_part" or not list_key_columns(node):
-        return None
-    unit = UNIT_OF_NAME.get(node.expressions[0].name.upper())
-    if unit is None or unit.calendar:
+    unit = UNIT_OF_NAME.get(node.expressions[0].name.upper()) if node.name.lower() == "date_part" else None
+    if unit is None or unit.calendar or not list_key_columns(node):
         return None
     return _counted(name, unit.low, unit.high, f"all values of {unit.name.lower()}", "CAST({i} AS BIGINT)")
 
@@ -571,26 +568,20 @@ class _Known:
 
     def _rounded(self, key: GroupKey, typed: Typed, missing: frozenset[str]) -> KeyGroup | None:
         """Return a key computed from rounded numbers and parts of times, if those and all else in it are public."""
-        grids: dict[str, Place] = {}
+        parts = [(to_sql(node), list_part("n", node)) for node in typed.node.find_all(exp.Anonymous)]
         source = self._block.key_sources.get(key.name)
         for node in source.walk() if source is not None else ():
             if not may_be_grid(node):
                 continue
             inner = self._block.expression(node)
             columns = list_key_columns(inner.node)
-            if not columns or not all(c in self._fields and self._fields[c][1].declared for c in columns):
-                continue
-            values = list_grid("n", node, inner)
+            if columns and all(c in self._fields and self._fields[c][1].declared for c in columns):
+                parts.append((to_sql(inner.node), list_grid("n", node, inner)))
+        grids: dict[str, Place] = {}
+        for text, values in parts:
             if values is not None:
-                place, text = (f"grid_{key.name}_{len(grids)}", "n"), to_sql(inner.node)
-                grids[text] = place
-                self._grids[place] = values
-        for node in typed.node.find_all(exp.Anonymous):
-            values = list_part("n", node)
-            if values is not None:
-                place = (f"grid_{key.name}_{len(grids)}", "n")
-                grids[to_sql(node)] = place
-                self._grids[place] = values
+                grids[text] = (f"grid_{key.name}_{len(grids)}", "n")
+                self._grids[grids[text]] = values
         made = with_keys(typed.node, grids)
         places = list_key_columns(made)
         listed = {place: self._enumerated(place, typed) for place in places}

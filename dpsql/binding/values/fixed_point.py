@@ -86,7 +86,7 @@ class Line:
     """The number's unit, as shown."""
 
 
-LONGEST = 999_999_999 * DAY
+_LONGEST = 999_999_999 * DAY
 """The most seconds of an interval in an answer, those of Python's."""
 
 
@@ -116,14 +116,14 @@ def place_on_line(typed: Typed, low: Fraction, high: Fraction) -> Line:
     elif kind == "TIME":
         last = exp.Literal.number(DAY - 1e-6)  # the time after it is midnight again
         back = lambda node: _after("00:00:00", TIME, _length(_at_most(node, last)))  # noqa: E731
-    elif max(-low, high) > LONGEST:
+    elif max(-low, high) > _LONGEST:
         what = (
             f"bounds of {_shown(kind, low)} and {_shown(kind, high)} are more than an INTERVAL's answer has."
         )
         hint = "write contribution_bounds_per_row => (0, 86400), the seconds of a day, or other bounds within 2.7 million years."
         raise bind_error(typed.node, what, hint)
     else:
-        last = exp.Literal.number(LONGEST)
+        last = exp.Literal.number(_LONGEST)
         back = lambda node: _span(_at_most(_at_most(node, last), exp.Neg(this=last), exp.LT))  # noqa: E731
     return Line(Typed(node, DOUBLE), low - start, high - start, back, back, shown, "seconds")
 
