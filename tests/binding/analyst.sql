@@ -60,6 +60,10 @@ SELECT DISTINCT ward FROM visits
 -- answered
 SELECT DISTINCT ward, urgent FROM visits ORDER BY ALL
 
+-- refused: SEMI JOIN can't compare intervals like this.
+-- hint: compare their lengths in seconds: write EPOCH(v.stay) < EPOCH(TO_DAYS(w.floor)) instead of v.stay < TO_DAYS(w.floor).
+SELECT COUNT(*) FROM visits v SEMI JOIN wards w ON v.stay < to_days(w.floor)
+
 -- refused: DISTINCT ON would choose private rows.
 -- hint: aggregate in a subquery first, and choose from its answer.
 SELECT DISTINCT ON (ward) ward, cost FROM visits ORDER BY cost DESC

@@ -324,8 +324,12 @@ class _Step:
                 if any(
                     self.binder.expression(s, self.names, self.env).type.kind == "INTERVAL" for s in plain
                 ):
+                    lengths = node.copy()
+                    for side in list(lengths.iter_expressions()):
+                        side.replace(exp.Anonymous(this="EPOCH", expressions=[side.copy()]))
                     what = f"{self.kind} JOIN can't compare intervals like this."
-                    raise bind_error(node, what, "compare their lengths in seconds: EPOCH(a.x) < EPOCH(b.x).")
+                    hint = f"compare their lengths in seconds: write {to_sql(lengths)} instead of {to_sql(node)}."
+                    raise bind_error(node, what, hint)
 
     def _check_nearest(self) -> None:
         """Check an ASOF join: each private row finds its nearest public row, independently of other units."""
