@@ -201,6 +201,11 @@ class Facts:
     sizes: Mapping[Symbol, int] = field(default_factory=dict)
     budgets: Mapping[Symbol, int] = field(default_factory=dict)
 
+    @property
+    def or_missing(self) -> tuple[tuple[Set, int], ...]:
+        """The caps on groups if an outer join may leave some of a unit's rows without these columns: NULL is one more value."""
+        return tuple((columns, most + 1) for columns, most in self.groups)
+
     def groups_of(self, columns: Iterable[Symbol], made: Mapping[Symbol, Set]) -> Number:
         """Return the most different values of these columns in one unit's rows."""
         leaves: set[Symbol] = set()

@@ -157,7 +157,8 @@ class Joins:
             case Kind.PRIVATE, Kind.PRIVATE:
                 if not linked or not (mine.owner and other.owner):
                     refuse("private rows meet without an equality of their units in the join itself")
-                facts = replace(mine.facts, rows=(), groups=mine.facts.groups + other.facts.groups)
+                missing = other.facts.groups if plain and self._whole(mine, given) else other.facts.or_missing
+                facts = replace(mine.facts, rows=(), groups=mine.facts.groups + missing)
                 weak = {**mine.weak, **other.weak, **other.facts.units}
                 pending = mine.pending | other.pending
                 return Relation(Kind.PRIVATE, columns, facts, weak, mine.orphans, pending)
@@ -204,6 +205,14 @@ class Joins:
         single = single or (not key and mine.count == 1)
         return replace(made, key=key, single=single, open=public, fixed=True, count=mine.count)
 
+    def _whole(self, left: Relation, right: Relation) -> bool:
+        """Return whether all conditions are equalities of units, so that all rows of a unit have matches or none has."""
+        units = {*left.facts.units, *left.weak}, {*right.facts.units, *right.weak}
+        return all(
+            any(x in units[0] and y in units[1] for x, y in both_ways([pair]))
+            for pair in (*self.cast, *self.same)
+        )
+
     def semi(self, left: Relation, right: Relation) -> Relation:
         """Derive a SEMI or ANTI JOIN."""
         if right.foreseen:
@@ -233,7 +242,7 @@ class Joins:
             for pair in both_ways((x, y) for y in second.facts.units)
         }
         weak = {**first.weak, **second.weak, **first.facts.units, **second.facts.units}
-        facts = Facts(groups=first.facts.groups + second.facts.groups, units=units)
+        facts = Facts(groups=first.facts.or_missing + second.facts.or_missing, units=units)
         return replace(made, facts=facts, weak=weak)
 
 

@@ -438,6 +438,22 @@ GROUPED = SumsClaim(
 )
 
 
+def outer(on: str, join: str = "LEFT JOIN", most: int = 1) -> str:
+    """A noisy count by groups of a joined table, of which a unit keeps ``most``."""
+    chosen = (
+        f'SELECT "r2".{U} AS "u", "r2"."c2" AS "k0", "r2"."c1" AS "v" FROM {visits(2)} QUALIFY dense_rank() OVER (PARTITION BY '
+        f'"r2".{U} ORDER BY {order("r2", "c2")}) <= {most}'
+    )
+    return (
+        f'SELECT "r8"."k0" AS "k0", COALESCE(SUM(LEAST("r8"."p0", 10)), 0) AS "p0" FROM (SELECT "r7"."u" AS "u", "r7"."k0" AS "k0", '
+        f'COUNT(*) AS "p0" FROM (SELECT "r1".{U} AS "u", "r6"."k0" AS "k0" FROM {visits(1)} {join} ({chosen}) AS "r6" ON '
+        f'"r1".{U} = "r6"."u"{on}) AS "r7" GROUP BY "r7"."u", "r7"."k0") AS "r8" GROUP BY "r8"."k0"'
+    )
+
+
+OUTER = SumsClaim(("k0",), (("p0", SensitivityClaim(10, 2)),), True)
+
+
 def groups(most: str = "10", low: str = "0", high: str = "16384000", lag: str = "3", by: str = '"r93"."k0"', halved: str = " // 2",
            salt: str = SALTED, first: str = '"r93"."u"', inner: str = "ABS(\"r92\".\"y0\" - 0) - ABS(\"r92\".\"y0\" - 819200)",
            clamp: str = 'LEAST(GREATEST("r94"."p1", {low}), {high})', key: str = '"r94"."k0"', hashed: str = '"r93"."u", "r93"."k0"') -> str:  # fmt: skip
@@ -470,6 +486,9 @@ CAPS = [
     Case("the cap of another column", groups(), groups(first='"r93"."k0"'), "a group may have several rows", SumsClaim(("k0",), (("p0", SensitivityClaim(10, 3)),), True)),
     Case("groups chosen by less than what they are", groups(), groups(hashed='"r93"."u"'), "a column that the secret order does not decide", GROUPED),
     Case("other groups than those that were chosen", groups(), groups(key='"r94"."p0"'), MORE, GROUPED),
+    Case("rows without a match are one more group", outer("", most=2), outer(' AND "r1"."c1" = "r6"."v"', most=2), MORE, OUTER),
+    Case("rows without a match under another condition", outer(' AND "r1"."c1" < "r6"."v"'), outer(' AND "r1"."c1" < "r6"."v"', most=2), MORE, OUTER),
+    Case("an inner join has no such rows", outer(' AND "r1"."c1" = "r6"."v"', "JOIN", 2), outer(' AND "r1"."c1" = "r6"."v"', "JOIN", 3), MORE, OUTER),
     Case("the groups after the cap are more", groups(), groups(key='"r94"."p1"'), MORE, GROUPED),
     Case("an operator that asks for a column that is not there", groups(), groups().replace('AS "units"', 'AS "u2"'), "a column that the operator asks for is not there", GROUPED),
 ]  # fmt: skip
