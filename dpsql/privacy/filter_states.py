@@ -110,14 +110,9 @@ class FilterState:
         self.base = self._with_left = self._sum = base
         return True
 
-    def covers(self, body: Any) -> bool:
-        """Return whether sums of a checkpoint equal these, or exceed them by another version's rounding."""
-        if body == self.base.to_json():
-            return True
-        try:
-            return _is_above(Spent.from_json(body), self.base)
-        except (TypeError, ValueError, ZeroDivisionError):
-            return False
+    def covers(self, other: FilterState) -> bool:
+        """Return whether the sums of a checkpoint equal these, or exceed them by another version's rounding."""
+        return _is_above(other.base, self.base)
 
     def _add(self, spent: Spent, events: Iterable[Event]) -> Spent:
         for event in events:
@@ -303,14 +298,14 @@ class PeriodState(FilterState):
         """Continue from the sums of a checkpoint."""
         self._begin([*sealed.starts, LAST], range(len(sealed.starts) + 1), sealed.texts)
 
-    def covers_periods(self, sealed: SealedPeriods) -> bool:
-        """Return whether the sums of a checkpoint equal these, or exceed them by another version's rounding."""
-        own = self.seal()
-        if [*sealed.starts] != own.starts or len(sealed.texts) != len(own.texts):
-            return False
+    def covers(self, other: FilterState) -> bool:
+        assert isinstance(other, PeriodState)
+        (starts, texts), (own, least) = other.seal(), self.seal()
         orders = self.filter.start.orders
-        pairs = zip(sealed.texts, own.texts, strict=True)
-        return all(a == b or _is_above(_read(a, orders), Spent.read_text(b, orders)) for a, b in pairs)
+        return [*starts] == [*own] and all(
+            a == b or _is_above(_read(a, orders), Spent.read_text(b, orders))
+            for a, b in zip(texts, least, strict=True)
+        )
 
     def _at(self, day: int) -> FilterState:
         """Return the state of a day's period, up to date."""
