@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import duckdb
 import pytest
 
+from dpsql.binding.bind import Plans
+from dpsql.binding.plan import Plan
 from dpsql.exact import gate
 from dpsql.lock.check import check
 from dpsql.lock.tree import Base, Hop, Known, Lent, Unproved
@@ -53,8 +56,16 @@ def serialise(text: str) -> str:
 
 
 def forge_texts(monkeypatch: pytest.MonkeyPatch, pattern: str, wrong: str) -> list[int]:
-    """Replace a pattern in all claimed texts from now on, as a faulty binder might; return the hits so far."""
+    """Replace a pattern in all claimed texts from now on, as a faulty binder might; return the hits so far.
+
+    Plans that were checked before are bound, and checked, anew.
+    """
     hits: list[int] = []
+    bound = Plans.bind
+
+    def bind_anew(plans: Plans, *given: Any) -> Plan:
+        plans._kept.clear()
+        return bound(plans, *given)
 
     def faulty(operator: object) -> tuple[ClaimedText, ...]:
         claims = []
@@ -65,6 +76,7 @@ def forge_texts(monkeypatch: pytest.MonkeyPatch, pattern: str, wrong: str) -> li
         return tuple(claims)
 
     monkeypatch.setattr(gate, "list_claims", faulty)
+    monkeypatch.setattr(Plans, "bind", bind_anew)
     return hits
 
 
