@@ -21,6 +21,8 @@ from dpsql.lock import tree
 from dpsql.lock.facts import Kind, Number, Relation, Set, Symbol, Symbols, Value, add, least, times
 from dpsql.lock.tree import AGGREGATES, RANGES, Call, Expr, Literal, Ref, Window, integer, refuse
 
+MOST_ROWS = 1 << 34
+"""The most rows of a relation: more than the engine reads within its limit of time."""
 WHOLE = frozenset(RANGES)
 NARROW = WHOLE - {"HUGEINT", "UHUGEINT"}
 _EVEN: frozenset[object] = frozenset()
@@ -663,6 +665,8 @@ class Expressions:
         name, relation = node.name, env.relation
         made = Value(self.symbols.fresh())
         first = values[0] if node.args else None
+        if node.most is not None and (first is None or (first.most or node.most) > node.most // MOST_ROWS):
+            refuse("a sum that may have no place in its type")
         if name in _COUNTS:
             made.nullable, made.whole, made.low = False, True, 0
             made.weight = 1 if relation.private else None
@@ -757,6 +761,8 @@ class Expressions:
         if node.kind == "SCALAR":
             first = next(iter(found.columns.values()))
             made.low, made.high, made.whole = first.low, first.high, first.whole
+            if found.count is None or found.count > 1:
+                refuse("a scalar subquery that may have several rows")
         if not found.foreseen:
             if env.relation.kind in (Kind.PRIVATE, Kind.OWN) or found.private:
                 refuse("a subquery looks at other units' rows")

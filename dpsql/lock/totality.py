@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any
 
 from dpsql.late_dataclass import dataclass
-from dpsql.lock.expressions import lower, upper
+from dpsql.lock.expressions import MOST_ROWS, lower, upper
 from dpsql.lock.facts import Number, add, least, times
 from dpsql.lock.plan_types import FLOATS, Node, digits_of, is_total
 from dpsql.lock.tree import RANGES, Unproved, refuse
@@ -55,8 +55,6 @@ def prove_total(text: str, plan: Plan, exact: bool = False) -> list[tuple[str, N
 
 NARROW = (127, 128, 255, 32_767, 32_768, 65_535)
 """The largest integers of the 8-bit and 16-bit types, by absolute value."""
-MOST_ROWS = 1 << 34
-"""The most rows of a relation: more than the engine reads within its limit of time."""
 Ends = tuple[Number, Number]
 Row = list["Range"] | None
 """An operator's columns; None if only their types are known."""
@@ -221,8 +219,24 @@ _RULES: Mapping[str, Callable[..., Ends]] = {
 _ONE_OF = "min max first last any_value mode arg_min arg_max quantile_disc lag lead first_value last_value nth_value"
 _AMONG = frozenset(_ONE_OF.split())
 """Aggregates and windows whose value is one of their first argument's."""
+_LISTING = {
+    "min": 1,
+    "max": 1,
+    **dict.fromkeys(["arg_min", "arg_max", "argmin", "argmax", "min_by", "max_by"], 2),
+}
+"""The place of the number of values in aggregates that may list several: another number is an error."""
 _COUNT_WORDS = "count count_star count_if approx_count_distinct row_number rank dense_rank rank_dense ntile"
 _COUNTS = frozenset(_COUNT_WORDS.split())
+_AGGREGATE_WORDS = """
+approx_quantile arbitrary arg_max_null arg_min_null argmax argmin array_agg bit_and bit_or bit_xor bool_and bool_or corr countif
+covar_pop covar_samp cume_dist entropy favg fsum geomean geometric_mean group_concat histogram kahan_sum list listagg max_by
+min_by percent_rank product quantile regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy
+sem stddev stddev_pop stddev_samp string_agg sumkahan var_pop var_samp variance
+"""
+_TOTAL_AGGREGATES = _AMONG | frozenset(_AGGREGATE_WORDS.split())
+"""Aggregates and windows that have a result for all arguments. DuckDB's skewness and kurtosis have none for large doubles."""
+_INTERPOLATED = ("median", "quantile_cont", "mad")
+"""Aggregates that have a result for all numbers. Between dates or intervals they compute in microseconds, which may overflow."""
 _MISSING = -1
 """The symbol of NULL."""
 
@@ -624,9 +638,12 @@ class _Plan:
             if plain and first.only != _MISSING:
                 self.counts[symbol] = rows, 0 if first.sure else first.only or (first.symbol,)
             return Range(kind, 0, most_rows, True, symbol, total=MOST_ROWS)
+        listed = args[_LISTING[name] : len(node["children"])] if name in _LISTING else []
+        if any((one.low or 0) < 1 or (one.high or MOST_ROWS) >= 1_000_000 for one in listed):
+            refuse(f"{name} of several rows, whose number is not a constant from 1 to 999,999")
         if name in _AMONG and first.kind == kind:
             return replace(first, sure=False, symbol=symbol, only=0)
-        if name in ("sum", "avg"):
+        if name in ("sum", "avg", "mean"):
             most = first.whole
             low = 0 if first.positive else times(most, -1)
             added = first.kind if first.kind.get("id") not in RANGES else {"id": "HUGEINT"}
@@ -640,6 +657,9 @@ class _Plan:
             )
             made = _clipped(kind, low, most) if name == "sum" else self._typed(kind)
             return replace(made, symbol=symbol, total=most if name == "sum" else None)
+        numeric = first.kind.get("id") in (*RANGES, *FLOATS, "DECIMAL")
+        if name not in _TOTAL_AGGREGATES and not (name in _INTERPOLATED and numeric):
+            refuse(f"the aggregate {name} of {first.kind.get('id')}, which may fail")
         return self._typed(kind)
 
 

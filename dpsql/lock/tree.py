@@ -100,6 +100,8 @@ class Call:
     order: tuple[Order, ...] = ()
     names: tuple[str, ...] = ()
     """The names of a struct's fields."""
+    most: int | None = None
+    """For a sum, the largest total of its type; None if the engine's plan proves that each total fits."""
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+from pyarrow import parquet
 
 from dpsql.binding.values.sql_types import Type
 from dpsql.engine.base import Engine, find_files, hash_lines
@@ -130,9 +131,11 @@ class SparkEngine(Engine):
 
     def _open(self, table: Table) -> dict[str, str]:
         """Create the view that exact queries read, and return its columns with DuckDB's types."""
-        frame = self._frame(table)
+        frame, coarse = self._frame(table), _find_milliseconds(self.files(table) or [])
         shown, columns = [], {}
         for given in frame.schema.fields:
+            if fold(given.name) in coarse:
+                continue
             name, kind = backquote(given.name), _to_duckdb_type(given.dataType)
             shown.append(f"{_write_total(name, kind)} AS {name}")
             columns[given.name] = kind
@@ -290,16 +293,22 @@ def _resolve(frame: DataFrame) -> DataFrame:
     return frame
 
 
+def _find_milliseconds(paths: Iterable[str]) -> set[str]:
+    """Return the columns of local Parquet files with times in milliseconds: Spark fails to read one far from 1970."""
+    fields = (each for path in paths for each in parquet.read_schema(path))
+    return {fold(each.name) for each in fields if "timestamp[ms" in str(each.type)}
+
+
 def _write_total(name: str, kind: str) -> str:
     """Return a column as exact queries read it, without values on which one of their functions fails."""
     if kind == "VARCHAR":
-        # People must not become one because their names differ by case or an accent.
-        return f"collate({name}, 'UTF8_BINARY')"
+        # People must not become one because their names differ by case or an accent. Only UTF-8 has a way out of Arrow.
+        return f"collate(try_validate_utf8({name}), 'UTF8_BINARY')"
     if kind in _CALENDAR:
         # Spark stores dates of other years but can't compute with them, so one row would make a query fail.
         low, high = (_CALENDAR[kind].format(day) for day in ("0001-01-01", "9999-12-31"))
         return f"CASE WHEN {name} BETWEEN {low} AND {high} THEN {name} END"
-    if kind.removesuffix("[]") in _CALENDAR:
+    if kind.removesuffix("[]") in (*_CALENDAR, "VARCHAR"):
         return f"transform({name}, v -> {_write_total('v', kind.removesuffix('[]'))})"
     return name
 

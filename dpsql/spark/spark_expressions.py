@@ -218,7 +218,8 @@ def _remainder(left: SparkValue, right: SparkValue) -> SparkValue:
             f"(CASE WHEN {b} = 0D AND {a} IS NOT NULL THEN double('NaN') WHEN {b} <> 0D THEN {a} % {b} END)"
         )
         return SparkValue(write_cast(SparkValue(made, DOUBLE), kind), kind)
-    return SparkValue(f"try_cast({write_cast(left, kind)} % {write_cast(right, kind)} AS {kind.sql})", kind)
+    divisor = f"nullif({write_cast(right, kind)}, CAST(0L AS {kind.sql}))"  # NULL for zero, as DuckDB's remainder of decimals
+    return SparkValue(f"try_cast({write_cast(left, kind)} % {divisor} AS {kind.sql})", kind)
 
 
 def _negate(walk: Walk, node: exp.Expr, trying: bool = False) -> SparkValue:
@@ -229,10 +230,13 @@ def _negate(walk: Walk, node: exp.Expr, trying: bool = False) -> SparkValue:
     if value.type.kind != "INTEGER":
         if not value.type.numeric:
             raise refusal(f"- of {value.type.sql}")
-        return SparkValue(f"(-{value.sql})", value.type)
+        negative = f"(-{value.sql})" if value.type.kind == "DOUBLE" else spark_values.write_negative(value)
+        return SparkValue(negative, value.type)
     value = spark_values.widen_number(value)
     zero = write_cast(SparkValue("0L", LONG), value.type)
     made = f"try_subtract({zero}, {value.sql})" if trying else f"(-{value.sql})"
+    if value.type == HUGEINT:
+        made = spark_values.write_negative(value)
     low, high = (None if end is None else -end for end in (value.high, value.low))
     return SparkValue(made, value.type, low, high)
 
@@ -374,15 +378,19 @@ def _sum(value: SparkValue, word: str, suffix: str, plain: bool) -> SparkValue:
         wide = decimal(38, kind.digits[1])
         return SparkValue(f"sum({word}CAST({value.sql} AS {wide.sql})){suffix}", wide)
     if kind.kind == "BOOLEAN":
-        value, kind = SparkValue(f"CAST({value.sql} AS BIGINT)", LONG, 0, 1), LONG
+        value, kind = (
+            SparkValue(f"(CASE WHEN {value.sql} THEN 1L WHEN NOT {value.sql} THEN 0L END)", LONG, 0, 1),
+            LONG,
+        )
     if kind.kind != "INTEGER":
         raise refusal(f"SUM of {kind.sql}")
     if plain or not is_long(kind):
-        return SparkValue(f"sum({word}{write_cast(value, HUGEINT)}){suffix}", HUGEINT)
+        # the cast shows the second lock the type of the sum
+        return SparkValue(f"sum({word}CAST({write_cast(value, HUGEINT)} AS DECIMAL(38,0))){suffix}", HUGEINT)
     x = spark_values.widen_number(value).sql
     if value.low is not None and value.high is not None and -(2**_BITS) < value.low <= value.high < 2**_BITS:
         return SparkValue(f"CAST(sum({x}){suffix} AS DECIMAL(38,0))", HUGEINT)
-    mask = (1 << _BITS) - 1
+    x, mask = f"CAST({x} AS BIGINT)", (1 << _BITS) - 1
     parts = (f"shiftright({x}, {2 * _BITS})", f"shiftright({x}, {_BITS}) & {mask}L", f"{x} & {mask}L")
     sums = [f"CAST(sum({part}){suffix} AS DECIMAL(20,0))" for part in parts]
     made = f"{sums[0]} * {1 << 2 * _BITS}BD + {sums[1]} * {1 << _BITS}BD + {sums[2]}"

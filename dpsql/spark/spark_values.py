@@ -489,13 +489,17 @@ def _round(name: str, x: SparkValue, digits: SparkValue | None = None) -> SparkV
         return translate_cast(SparkValue(sql, DOUBLE), kind)
     if kind.kind == "DECIMAL" and name != "trunc" and (places is None or name == "round"):
         before, after = kind.digits
+        if before == 38 and (places or 0) < 0:  # Spark ends with an error for 10^38 - 1
+            raise refusal(f"ROUND of {kind.sql} to tens", "cast to BIGINT or DOUBLE.")
         wanted = sql_types.decimal(before + after, max(0, min(after, places or 0)))
-        inside = f"round({x.sql}, {places or 0})" if name == "round" else f"{name}({x.sql})"
+        inside = (
+            f"round(CAST({x.sql} AS {kind.sql}), {places or 0})" if name == "round" else f"{name}({x.sql})"
+        )
         return SparkValue(f"try_cast({inside} AS {wanted.sql})", wanted)
     if kind.kind == "INTEGER" and (places is None or places >= 0):
         return widen_number(x)
     if name == "round" and is_long(kind):
-        return SparkValue(f"try_cast(round({write_cast(x, HUGEINT)}, {places}) AS BIGINT)", LONG)
+        return SparkValue(f"try_cast(round(CAST({x.sql} AS DECIMAL(19,0)), {places}) AS BIGINT)", LONG)
     raise refusal(f"{name} of {kind.sql}")
 
 
@@ -524,7 +528,16 @@ def _sign(x: SparkValue) -> SparkValue:
 @_translates("abs")
 def _absolute(x: SparkValue) -> SparkValue:
     x = widen_number(x) if x.type.kind == "INTEGER" else x
+    if spark_type(x.type).startswith("DECIMAL"):
+        return SparkValue(f"greatest({x.sql}, {write_negative(x)})", x.type)
     return SparkValue(f"abs({x.sql})", x.type)
+
+
+def write_negative(x: SparkValue) -> str:
+    """Return a decimal's negative: Spark's own has 34 digits, and an error for 10^38 - 1."""
+    name = spark_type(x.type)
+    made = f"(CAST(0L AS {name}) - {x.sql})"
+    return made if x.type == HUGEINT else f"try_cast({made} AS {name})"
 
 
 @_translates("bit_count")
@@ -763,7 +776,10 @@ def translate_date_arithmetic(word: str, left: SparkValue, right: SparkValue) ->
         return SparkValue(f"(CASE WHEN {sane} THEN {at} {word} {right.sql} END)", TIMESTAMP)
     if kinds == ("DATE", "INTEGER") and word in "+-":
         days, sign = widen_number(right).sql, "" if word == "+" else "-"
-        sane = f"{days} BETWEEN -1000000L AND 1000000L"
+        years = (
+            "BETWEEN DATE'0001-01-01' AND DATE'9999-12-31'"  # sums of many days would have no TIMESTAMP_NTZ
+        )
+        sane = f"{days} BETWEEN -1000000L AND 1000000L AND {left.sql} {years}"
         return SparkValue(f"date_add({left.sql}, CASE WHEN {sane} THEN CAST({sign}{days} AS INT) END)", DATE)
     raise refusal(f"{left.type.sql} {word} {right.type.sql}")
 

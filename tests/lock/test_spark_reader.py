@@ -6,19 +6,29 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
+from dpsql.binding.relations.catalog import Catalog
+from dpsql.binding.relations.relation import Names
+from dpsql.binding.values.total_expressions import make_total
+from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import BindError
+from dpsql.exact.normal_form import normalise, write_parameters
+from dpsql.language.dialect import parse_fragment, to_sql
 from dpsql.lock.check import check_tree
 from dpsql.lock.lock import columns_of
 from dpsql.lock.spark_reader import Paths, read_spark
 from dpsql.lock.tree import Known, Unproved
 from dpsql.mechanisms.base import ClaimedText, PackingClaim, RouteClaim, fill_parameters, list_claims
+from dpsql.policy.model import Budget, Policy, Table
 from dpsql.spark.spark_engine import spark_sql
 from tests.support import inside
 from tests.support.hostile import FORMS, Neighbours, written
+from tests.support.spark import NASTY, chosen
 
 SALT = 12345
 
@@ -94,7 +104,9 @@ WRONG = {
     "another shift": (", 42)", ", 41)"),
     "another multiple": ("4398046511104BD", "8796093022208BD"),
     "another mask": ("2097151L", "2097150L"),
-    "a part that is left out": (" + CAST(sum(least(`r0`.`p0`, 2L) & 2097151L) AS DECIMAL(20,0))", ""),
+    "a part that is left out": (" + CAST(sum(CAST(least(`r0`.`p0`, 2L) AS BIGINT) & 2097151L) AS DECIMAL(20,0))", ""),
+    "parts of fewer bits": ("CAST(least(`r0`.`p0`, 2L) AS BIGINT)", "CAST(least(`r0`.`p0`, 2L) AS INT)"),
+    "parts of an unknown type": ("CAST(least(`r0`.`p0`, 2L) AS BIGINT)", "least(`r0`.`p0`, 2L)"),
     "no choice": ("`q` WHERE `dpsql_chosen`", "`q`"),
     "the other rows": ("WHERE `dpsql_chosen`", "WHERE NOT `dpsql_chosen`"),
     "a table of somebody else": ("FROM `stays`", "FROM `nobody`"),
@@ -144,6 +156,76 @@ def test_only_queries_are_read() -> None:
     ):
         with pytest.raises(Unproved):
             read_spark(text, paths)
+
+
+@pytest.mark.parametrize(("bound", "enough"), [(3_000_000, True), (1_000_000_000, False)])
+def test_a_sum_of_64_bits_is_proved_to_be_enough(neighbours: Neighbours, bound: int, enough: bool) -> None:
+    """Otherwise one row's number would end the statement."""
+    found = []
+    for text, claimed, known, paths in texts_of(
+        neighbours, f"SELECT SUM(nights, contribution_bounds_per_row => (0, {bound})) FROM stays"
+    ):
+        if isinstance(claimed.claim, RouteClaim | PackingClaim):
+            continue
+        assert proved(text, claimed, known, paths)
+        parts = re.search(
+            r"CAST\(CAST\(sum\(shiftright\(CAST\((.*?) AS BIGINT\), 42\)\).*? & 2097151L\) AS DECIMAL\(20,0\)\) AS DECIMAL\(38,0\)\)",
+            text,
+        )
+        if parts is not None:
+            forged = text.replace(parts[0], f"CAST(sum({parts[1]}) AS DECIMAL(38,0))")
+            found.append(proved(forged, claimed, known, paths))
+    assert set(found) == {enough}
+
+
+def test_a_sum_of_38_digits_is_not_one_of_fewer() -> None:
+    whole = read_spark("SELECT sum(CAST(`t`.`a` AS DECIMAL(38,0))) AS `s` FROM `t` AS `t`", {})
+    for kind in ("DECIMAL(20,0)", "BIGINT", "DECIMAL(19,2)"):
+        forged = read_spark(f"SELECT sum(CAST(`t`.`a` AS {kind})) AS `s` FROM `t` AS `t`", {})
+        assert "most=None" in repr(whole)
+        assert "most=9223372036854775807" in repr(forged)
+
+
+PARTIAL = [
+    "element_at(`t`.`l`, 2)", "element_at(array(1L), 2)", "`t`.`l`[5]", "split_part(`t`.`x`, ',', 0)", "split_part(`t`.`x`, ',', `t`.`a`)",
+    "slice(`t`.`l`, 0, 2)", "slice(`t`.`l`, -1, 2)", "slice(`t`.`l`, `t`.`a`, 2)", "round(`t`.`a`, -1)", "round(CAST(`t`.`a` AS DECIMAL(38,0)), -1)",
+    "round(CAST(`t`.`a` AS DOUBLE), -1)", r"(`t`.`x` LIKE 'a\\U0000005Cb')", r"(`t`.`x` LIKE 'a\\U0000005C')", "(`t`.`x` LIKE `t`.`x`)",
+    "to_timestamp(`t`.`x`)", "to_date(`t`.`x`, 'yyyy')", "to_date(`t`.`x`)", "make_date(`t`.`a`, 1, 1)", "from_utc_timestamp(`t`.`w`, `t`.`x`)", "conv(`t`.`x`, 10, 99)",
+    "elt(`t`.`a`, `t`.`x`)", "raise_error(`t`.`x`)", "assert_true(`t`.`ok`)", "sequence(1L, `t`.`a`)", "repeat(`t`.`x`, `t`.`a`)", "from_json(`t`.`x`, 'a INT')",
+    "timestamp_millis(`t`.`a`)", "timestamp_seconds(`t`.`a`)", "collate(`t`.`x`, 'UTF8_LCASE')", "sum(`t`.`a`) OVER (PARTITION BY `t`.`x`)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", PARTIAL)
+def test_functions_that_fail_for_some_values_are_refused(text: str) -> None:
+    with pytest.raises(Unproved):
+        read_spark(f"SELECT {text} AS `v` FROM `t` AS `t`", {})
+
+
+@pytest.mark.parametrize("limit", ["", " LIMIT 2"])
+def test_a_scalar_subquery_has_one_row(neighbours: Neighbours, limit: str) -> None:
+    statement = "SELECT COUNT(*) FROM stays WHERE nights > (SELECT MAX(beds) FROM wards)"
+    text, claimed, known, paths = next(texts_of(neighbours, statement))
+    assert proved(text, claimed, known, paths)
+    assert " LIMIT 1" in text
+    assert not proved(text.replace(" LIMIT 1", limit), claimed, known, paths)
+
+
+def test_every_expression_is_read(neighbours: Neighbours) -> None:
+    """Those of the suites on Spark, which run there without the lock."""
+    with duckdb.connect() as con:
+        con.execute(NASTY)
+        policy = Policy(Budget(1), {"t": Table("t", privacy_unit="ROW")})
+        engine = DuckDBEngine(con, policy, Path())
+        columns = [*engine.schema(policy.tables["t"]).items()]
+        names = Names((Catalog(policy, engine, "basic").relation(policy.tables["t"], "t", "t"),))
+        for text in chosen("equal"):
+            typed = make_total(parse_fragment(f"SELECT {text}").expressions[0].unalias(), names)
+            (relation,) = names.relations
+            query = f"SELECT {to_sql(typed.node)} AS v FROM {to_sql(relation.source)}"
+            written = spark_sql(write_parameters(normalise(query)), {"t": columns})
+            assert read_spark(written, {})
+        engine.close()
 
 
 ROW = "r[0-9]+"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +16,7 @@ from dpsql.binding.values import operators, temporal
 from dpsql.errors import Error
 from dpsql.language.dialect import to_sql
 from dpsql.lock.totality import prove_total
-from dpsql.lock.tree import Unproved
+from dpsql.lock.tree import AGGREGATES, Unproved
 from tests.support.nasty import EXPRESSIONS, bound, fill
 from tests.support.totality import prove
 
@@ -134,6 +136,60 @@ def test_what_may_overflow_is_refused(proved: str, refused: str) -> None:
     prove(f"SELECT {proved} AS y FROM t")
     with pytest.raises(Unproved):
         prove(f"SELECT {refused} AS y FROM t")
+
+
+EXTREMES = {
+    "DOUBLE": "1.7976931348623157e308 -1.7976931348623157e308 nan inf -inf 1e200 -1e200 0 5e-324",
+    "FLOAT": "3.4028234e38 -3.4028234e38 nan inf -inf 0",
+    "TINYINT": "127 -128 0",
+    "BIGINT": "9223372036854775807 -9223372036854775808 0",
+    "UBIGINT": "18446744073709551615 0",
+    "HUGEINT": "170141183460469231731687303715884105727 -170141183460469231731687303715884105728 0",
+    "DECIMAL(38,0)": "99999999999999999999999999999999999999 -99999999999999999999999999999999999999 0",
+    "DECIMAL(18,3)": "999999999999999.999 -999999999999999.999 0",
+    "VARCHAR": "a \U0010ffff",
+    "DATE": "infinity -infinity 5881580-07-10 0001-01-01",
+    "TIMESTAMP": "infinity -infinity 294247-01-10T04:00:54.775806 0001-01-01",
+    "TIME": "00:00:00 24:00:00",
+    "INTERVAL": "2147483647months 2147483647days 1day",
+    "BOOLEAN": "true false",
+}
+"""Values of each type, as texts."""
+
+
+def _calls(name: str) -> Iterator[str]:
+    """Yield the calls of an aggregate of ``v`` that may have a type."""
+    more = {"string_agg": "v, ','", "listagg": "v, ','", "group_concat": "v, ','"}
+    yield f"{'count' if name == 'count_star' else name}({'*' if name == 'count_star' else more.get(name, 'v')})"
+    yield f"{name}(v, v)"
+    yield f"{name}(v, 0.5)"
+
+
+def test_no_proved_aggregate_fails_for_extremes() -> None:
+    """Each alone, each pair, and all together."""
+    proved, refused = Counter[str](), Counter[str]()
+    with duckdb.connect() as con:
+        plan = "SELECT json_serialize_plan(?, optimize := false)"
+        for kind, words in EXTREMES.items():
+            values = words.split()
+            groups = [*itertools.product(values), *itertools.product(values, repeat=2), tuple(values)]
+            rows = [(place, value) for place, group in enumerate(groups) for value in group]
+            con.execute(f"CREATE OR REPLACE TABLE t AS SELECT 0 AS g, CAST(NULL AS {kind}) AS v")
+            con.execute(
+                f"INSERT INTO t SELECT unnest(?), CAST(unnest(?) AS {kind})",
+                [[place for place, _ in rows], [value for _, value in rows]],
+            )
+            for text in (text for name in sorted(AGGREGATES) for text in _calls(name)):
+                query = f"SELECT g, {text} AS a FROM t GROUP BY g"
+                try:
+                    prove_total(query, lambda sql: str(con.execute(plan, [sql]).fetchall()[0][0]))
+                except Unproved:
+                    refused[text.partition("(")[0]] += 1
+                    continue
+                con.execute(f"CREATE OR REPLACE TEMP TABLE made AS {query}")
+                proved[text.partition("(")[0]] += 1
+    assert {"kurtosis", "kurtosis_pop", "skewness"} <= refused.keys() - proved.keys()
+    assert len(proved) == len(AGGREGATES) - 4, "COUNT(*) counts as COUNT"
 
 
 LARGE = 10**21
