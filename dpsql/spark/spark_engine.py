@@ -295,7 +295,10 @@ def _resolve(frame: DataFrame) -> DataFrame:
 
 def _find_milliseconds(paths: Iterable[str]) -> set[str]:
     """Return the columns of local Parquet files with times in milliseconds: Spark fails to read one far from 1970."""
-    fields = (each for path in paths for each in parquet.read_schema(path))
+    try:
+        fields = [each for path in paths for each in parquet.read_schema(path)]
+    except (pa.ArrowException, OSError):
+        raise PolicyError("the types of a Parquet file can't be read.") from None
     return {fold(each.name) for each in fields if "timestamp[ms" in str(each.type)}
 
 

@@ -190,7 +190,8 @@ PARTIAL = [
     "element_at(`t`.`l`, 2)", "element_at(array(1L), 2)", "`t`.`l`[5]", "split_part(`t`.`x`, ',', 0)", "split_part(`t`.`x`, ',', `t`.`a`)",
     "slice(`t`.`l`, 0, 2)", "slice(`t`.`l`, -1, 2)", "slice(`t`.`l`, `t`.`a`, 2)", "round(`t`.`a`, -1)", "round(CAST(`t`.`a` AS DECIMAL(38,0)), -1)",
     "round(CAST(`t`.`a` AS DOUBLE), -1)", r"(`t`.`x` LIKE 'a\\U0000005Cb')", r"(`t`.`x` LIKE 'a\\U0000005C')", "(`t`.`x` LIKE `t`.`x`)",
-    "to_timestamp(`t`.`x`)", "to_date(`t`.`x`, 'yyyy')", "to_date(`t`.`x`)", "make_date(`t`.`a`, 1, 1)", "from_utc_timestamp(`t`.`w`, `t`.`x`)", "conv(`t`.`x`, 10, 99)",
+    "to_timestamp(`t`.`x`)", "to_date(`t`.`x`, 'yyyy')", "to_date(`t`.`x`)", "to_date(CAST(`t`.`x` AS STRING), 'yyyy')", "element_at(transform(array(`t`.`a`), s -> s), 2)",
+    "element_at(transform(array(), s -> s), 1)", "make_date(`t`.`a`, 1, 1)", "from_utc_timestamp(`t`.`w`, `t`.`x`)", "conv(`t`.`x`, 10, 99)",
     "elt(`t`.`a`, `t`.`x`)", "raise_error(`t`.`x`)", "assert_true(`t`.`ok`)", "sequence(1L, `t`.`a`)", "repeat(`t`.`x`, `t`.`a`)", "from_json(`t`.`x`, 'a INT')",
     "timestamp_millis(`t`.`a`)", "timestamp_seconds(`t`.`a`)", "collate(`t`.`x`, 'UTF8_LCASE')", "sum(`t`.`a`) OVER (PARTITION BY `t`.`x`)",
 ]  # fmt: skip
