@@ -219,12 +219,6 @@ _RULES: Mapping[str, Callable[..., Ends]] = {
 _ONE_OF = "min max first last any_value mode arg_min arg_max quantile_disc lag lead first_value last_value nth_value"
 _AMONG = frozenset(_ONE_OF.split())
 """Aggregates and windows whose value is one of their first argument's."""
-_LISTING = {
-    "min": 1,
-    "max": 1,
-    **dict.fromkeys(["arg_min", "arg_max", "argmin", "argmax", "min_by", "max_by"], 2),
-}
-"""The place of the number of values in aggregates that may list several: another number is an error."""
 _COUNT_WORDS = "count count_star count_if approx_count_distinct row_number rank dense_rank rank_dense ntile"
 _COUNTS = frozenset(_COUNT_WORDS.split())
 _AGGREGATE_WORDS = """
@@ -638,8 +632,10 @@ class _Plan:
             if plain and first.only != _MISSING:
                 self.counts[symbol] = rows, 0 if first.sure else first.only or (first.symbol,)
             return Range(kind, 0, most_rows, True, symbol, total=MOST_ROWS)
-        listed = args[_LISTING[name] : len(node["children"])] if name in _LISTING else []
-        if any((one.low or 0) < 1 or (one.high or MOST_ROWS) >= 1_000_000 for one in listed):
+        listed = args[1 if name in ("min", "max") else 2 : len(node.get("children") or ())]
+        if name not in ("lag", "lead") and any(
+            (n.low or 0) < 1 or (n.high or MOST_ROWS) >= 1_000_000 for n in listed
+        ):
             refuse(f"{name} of several rows, whose number is not a constant from 1 to 999,999")
         if name in _AMONG and first.kind == kind:
             return replace(first, sure=False, symbol=symbol, only=0)
