@@ -727,11 +727,12 @@ class DuckDBEngine(Engine):
             return
         try:
             with contextlib.suppress(duckdb.Error, PolicyError):
-                self._dated = self._dated or self._open_another(self._views)
-                fewer = {} if self._dated is None else self._choose_files(self._dated, days)
-                for name, files in fewer.items():
-                    sources.open_files(self._dated, self.policy, self.policy.tables[name], files)
-                self._mine.cursor = self._dated if fewer else None
+                con = self._dated = self._dated or self._open_another(self._views)
+                if con is not None:
+                    fewer = self._choose_files(con, days)
+                    for name, files in fewer.items():
+                        sources.open_files(con, self.policy, self.policy.tables[name], files)
+                    self._mine.cursor = con if fewer else None
             yield
         finally:
             self._mine.cursor = None

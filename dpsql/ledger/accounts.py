@@ -39,8 +39,8 @@ from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.filter_states import (
     FilterState,
     PeriodState,
-    SealedPeriods,
     Shortage,
+    Texts,
     find_all_cuts,
 )
 from dpsql.privacy.filters import MECHANISM_SHARE, open_filter
@@ -104,7 +104,7 @@ def restore_states(limits: str, sums: Sequence[Any], read: ReadContent | None) -
             sealed = _read_sealed(body, state, read)
             if sealed is None:
                 return None
-            state.unseal(sealed)
+            state.unseal(*sealed)
         elif not state.read_json(body):
             return None
     return states
@@ -129,6 +129,8 @@ def compare_sums(
 
 ReadContent = Callable[[int, int], str]
 """Reads a piece of the content that a row stores outside of it: the place of its first character, and its length."""
+_Sealed = tuple[list[int], Texts]
+"""The first days of stretches of periods, and their sums."""
 _ROWS, _PER_PAGE = "rows", 64
 _BEFORE_ROWS = len(write_json({_ROWS: ""})) - 2
 _END = ";"
@@ -140,9 +142,6 @@ class _Pages:
     def __init__(self, first: int, pages: Sequence[tuple[int, str]], count: int, read: ReadContent) -> None:
         self._first, self._pages, self._count, self._read = first, pages, count, read
         self._known: dict[int, list[str]] = {}
-
-    def __len__(self) -> int:
-        return self._count
 
     def __getitem__(self, place: int) -> str:
         number, at = divmod(place, _PER_PAGE)
@@ -185,9 +184,7 @@ def _seal_periods(sums: Mapping[str, list[FilterState]]) -> tuple[dict[str, list
     return heads, {_ROWS: "".join(texts)} if heads else None
 
 
-def _read_sealed(
-    body: Mapping[str, Any], state: PeriodState, read: ReadContent | None
-) -> SealedPeriods | None:
+def _read_sealed(body: Mapping[str, Any], state: PeriodState, read: ReadContent | None) -> _Sealed | None:
     """Return the sums of periods in a checkpoint; None if their content is gone, or if other sums are kept."""
     if "steps" not in body:
         return _read_older(body, state)
@@ -197,10 +194,10 @@ def _read_sealed(
     pages = [(int(size), str(digest)) for size, digest in body["pages"]]
     if min(body["steps"]) < 1 or starts[0] != FIRST or len(pages) != len(starts) // _PER_PAGE + 1:
         raise ValueError("a sum for each stretch of periods")
-    return SealedPeriods(starts, _Pages(int(body["at"]), pages, len(starts) + 1, read))
+    return starts, _Pages(int(body["at"]), pages, len(starts) + 1, read)
 
 
-def _read_older(body: Mapping[str, Any], state: PeriodState) -> SealedPeriods | None:
+def _read_older(body: Mapping[str, Any], state: PeriodState) -> _Sealed | None:
     """Read the sums as version 1.0.0rc1 wrote them: all as JSON, equal ones once."""
     starts, at = [int(start) for start in body["starts"]], [int(place) for place in body["at"]]
     if starts != sorted(set(starts)) or starts[:1] != [FIRST] or len(starts) != len(at) or min(at) < 0:
@@ -209,7 +206,7 @@ def _read_older(body: Mapping[str, Any], state: PeriodState) -> SealedPeriods | 
     if any(one is None or one.orders != state.filter.start.orders for one in sums):
         return None
     texts = ["" if one is None else one.to_text() for one in sums]
-    return SealedPeriods(starts, [texts[place] for place in (*at, -1)])
+    return starts, [texts[place] for place in (*at, -1)]
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,8 @@ class Spent:
         if len(numbers) < _SINGLE:
             raise ValueError(text)
         amounts: list[Any] = [None if number == "-" else read_exactly(number) for number in numbers]
-        return cls(int(count), *amounts[:_SINGLE], tuple(amounts[_SINGLE:]), orders)._checked()
+        single: dict[str, Any] = dict(zip(SUM_NAMES, amounts, strict=False))
+        return cls(int(count), renyi=tuple(amounts[_SINGLE:]), orders=orders, **single)._checked()
 
     def _checked(self) -> Self:
         """Return these sums; ValueError if they can't be sums."""

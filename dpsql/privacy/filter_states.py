@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 
 from dpsql.errors import LedgerError
 from dpsql.late_dataclass import dataclass
@@ -196,14 +196,10 @@ class _Changes:
         self.charged = Batch(held, charged) if charged else None
 
 
-class SealedPeriods(NamedTuple):
-    """The sums of a checkpoint: the first days of the stretches, and the text of each one's sums, with that of all charges last.
+class Texts(Protocol):
+    """Sums in a checkpoint, by place; each is read when it is asked for (:meth:`dpsql.privacy.accountants.Spent.read_text`)."""
 
-    A text is read when its stretch is asked for (:meth:`dpsql.privacy.accountants.Spent.read_text`).
-    """
-
-    starts: Sequence[int]
-    texts: Sequence[str]
+    def __getitem__(self, place: int, /) -> str: ...
 
 
 class PeriodState(FilterState):
@@ -223,9 +219,7 @@ class PeriodState(FilterState):
         self._places: dict[int, list[tuple[int, int]]] = {}
         """The days of open reservations, by statement."""
 
-    def _begin(
-        self, starts: list[int], stretches: Iterable[FilterState | int], texts: Sequence[str] = ()
-    ) -> None:
+    def _begin(self, starts: list[int], stretches: Iterable[FilterState | int], texts: Texts = ()) -> None:
         self._starts, self._texts = starts, texts
         self._stretches = [*stretches]
         """The sums of each stretch; a number is the place of a text that was not read yet."""
@@ -288,21 +282,21 @@ class PeriodState(FilterState):
         """The names of the numbers in a text of sums, by which sums of another version of dpsql are told apart."""
         return [*SUM_NAMES, *map(str, self.filter.start.orders)]
 
-    def seal(self) -> SealedPeriods:
-        """Return the sums for a checkpoint."""
+    def seal(self) -> tuple[list[int], list[str]]:
+        """Return the first days of the stretches, and the sums of each for a checkpoint, with those of all charges last."""
         self._bring_all_up_to_date()
         texts = [self._texts[s] if isinstance(s, int) else s.base.to_text() for s in self._stretches]
-        return SealedPeriods(self._starts[:-1], texts)
+        return self._starts[:-1], texts
 
-    def unseal(self, sealed: SealedPeriods) -> None:
+    def unseal(self, starts: Sequence[int], texts: Texts) -> None:
         """Continue from the sums of a checkpoint."""
-        self._begin([*sealed.starts, LAST], range(len(sealed.starts) + 1), sealed.texts)
+        self._begin([*starts, LAST], range(len(starts) + 1), texts)
 
     def covers(self, other: FilterState) -> bool:
         assert isinstance(other, PeriodState)
         (starts, texts), (own, least) = other.seal(), self.seal()
         orders = self.filter.start.orders
-        return [*starts] == [*own] and all(
+        return starts == own and all(
             a == b or _is_above(_read(a, orders), Spent.read_text(b, orders))
             for a, b in zip(texts, least, strict=True)
         )
