@@ -165,6 +165,18 @@ def _calls(name: str) -> Iterator[str]:
     yield f"{name}(v, 0.5)"
 
 
+@pytest.mark.parametrize(
+    "call",
+    ["max(n, {})", "min(tiny, {})", "arg_max(n, tiny, {})", "argmin(n, tiny, {})", "max_by(n, tiny, {})"],
+)
+def test_aggregates_list_a_constant_number_of_values(call: str) -> None:
+    """Zero, and a million, is an error as soon as there is a row."""
+    prove(f"SELECT {call.format(3)} AS a FROM t")
+    for number in ("tiny", "0", "n", "1000000"):
+        with pytest.raises(Unproved):
+            prove(f"SELECT {call.format(number)} AS a FROM t")
+
+
 def test_no_proved_aggregate_fails_for_extremes() -> None:
     """Each alone, each pair, and all together."""
     proved, refused = Counter[str](), Counter[str]()
