@@ -164,7 +164,7 @@ def _place(node: exp.Expr) -> int | None:
     return -value if negative and value is not None else value
 
 
-def _digits(kind: exp.DataType) -> tuple[int, ...]:
+def _digits(kind: exp.Expr) -> tuple[int, ...]:
     """Return the digits of a decimal, and those after its point."""
     return tuple(int(digits.this.name) for digits in kind.expressions)
 
@@ -599,7 +599,7 @@ class _Reader:
                 added.replace(_filtered(added.copy(), where))
             if self.of(node) != self.of(parts):
                 refuse("a sum of other parts")
-            return replace(self.of(_filtered(exp.Sum(this=x.copy()), where)), most=None)
+            return replace(self.aggregate(_filtered(exp.Sum(this=x.copy()), where)), most=None)
         taken = node.this.unnest() if isinstance(node, exp.Mul) else None
         if isinstance(taken, exp.Sub) and isinstance(taken.expression.unnest(), exp.Mod):
             number, two = self.of(taken.this), Literal(2)
