@@ -74,7 +74,7 @@ FAULTS = {
     "bins beside many rows": (ABOVE, r"ON t0_x\.x >= t0_t\.t", "ON t0_x.x >= t0_t.t CROSS JOIN range(1000) AS m(i)"),
     "a running sum where it is great": (ABOVE, r"t0_all\.upto - a0\.under AS", "CASE WHEN a0.under > 100 THEN a0.upto ELSE 0 END AS"),
     "a running sum that is joined by itself": (ABOVE, r"ON a0\.t = ", "ON a0.under > 100 AND a0.t = "),
-    "all rows but those that count": (ABOVE, r"AS upto FROM rows WHERE TRUE", "AS upto FROM rows WHERE x0 < 50"),
+    "all rows but those that count": (ABOVE, r"AS upto FROM rows WHERE", "AS upto FROM rows WHERE x0 < 50 AND"),
     "scores where they are great": (ABOVE, r"LEFT JOIN t0 ON ", "LEFT JOIN t0 ON t0.v > 100 AND "),
     "scores of many alone": (EQUAL, r"(.*) ORDER BY dpsql_c.dpsql_ord$", r"\1 WHERE t0.v > 100 ORDER BY dpsql_c.dpsql_ord"),
     "thresholds that follow from rows": (ABOVE, r"SELECT t, \(SELECT", "SELECT CASE WHEN own > 100 THEN t END AS t, (SELECT"),
