@@ -1,8 +1,8 @@
-"""``dataclasses.dataclass`` for modules that a session imports: a class makes its methods and its fields at first use.
+"""``dataclasses.dataclass`` for modules that a session imports: its methods are made when they are first called.
 
-The standard library inspects every field and compiles up to six functions for each dataclass: a third of the CPU time from
-``connect`` to the first answer. Here only ``__init__`` is compiled; the others need no compiler. Fields, comparison, hash,
-``repr``, ``FrozenInstanceError`` and signatures are those of the standard library.
+Python compiles up to six functions for each dataclass: a quarter of the CPU time from ``connect`` to the first answer. Here
+only ``__init__`` is compiled, at the first call; the others need no compiler. Fields, comparison, hash, ``repr``,
+``FrozenInstanceError`` and signatures are those of the standard library.
 """
 
 from __future__ import annotations
@@ -25,81 +25,24 @@ else:
             return partial(dataclass, frozen=frozen, eq=eq, repr=repr, init=init, slots=slots)
         if frozen and slots:  # these can be copied by methods of the standard library only
             return dataclasses.dataclass(cls, frozen=True, eq=eq, repr=repr, init=init, slots=True)
-        own = {name for name, value in cls.__dict__.items() if name in _METHODS and value is not None}
-        given = _take_fields(cls)
-        if slots:
-            cls = _make_slots(cls)
-        late = {name: partial(_inspect, name, given) for name in _INSPECTED}
+        cls.__doc__ = cls.__doc__ or cls.__name__  # otherwise it would be the signature
+        own = {name: value for name, value in cls.__dict__.items() if name in _METHODS and value is not None}
+        made = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=slots)
+        methods = {}
         if init:
-            late["__init__"] = partial(_compile_init, frozen)
+            methods |= {"__init__": _wait_for_init(made, frozen), "__signature__": _Signature()}
         if repr:
-            late["__repr__"] = _write_repr
+            methods["__repr__"] = _write_repr(made)
         if eq:
-            late["__eq__"] = _compare
-        methods = {name: _Late(cls, name, make) for name, make in late.items()}
-        if eq:
-            methods["__hash__"] = _Late(cls, "__hash__", _hash) if frozen else None
+            methods["__eq__"] = _compare_by(_get_values(made, lambda field: field.compare))
+            hashed = _get_values(made, lambda field: field.compare if field.hash is None else field.hash)
+            methods["__hash__"] = (lambda self: hash(hashed(self))) if frozen else None
         if frozen:
-            methods |= {"__setattr__": _refuse(cls, "assign to"), "__delattr__": _refuse(cls, "delete")}
+            methods |= {"__setattr__": _refuse(made, "assign to"), "__delattr__": _refuse(made, "delete")}
         for name, method in methods.items():
             if name not in own:
-                setattr(cls, name, method)
-        return cls
-
-
-_METHODS = {"__init__", "__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__"}
-_INSPECTED = ("__dataclass_fields__", "__dataclass_params__", "__match_args__")
-"""Attributes of a dataclass that the standard library makes from its fields."""
-
-
-class _Late:
-    """A class's attribute that is made when it is first asked for, and replaces this one."""
-
-    def __init__(self, cls: type, name: str, make: Callable[[type], Any]) -> None:
-        self.cls, self.name, self.make = cls, name, make
-
-    def __get__(self, instance: object, owner: type) -> Any:
-        made = self.make(self.cls)
-        setattr(self.cls, self.name, made)
-        return made.__get__(instance, owner) if inspect.isfunction(made) else made
-
-
-def _take_fields(cls: type) -> dict[str, object]:
-    """Replace a class's calls of ``field`` by their defaults, and return them by name with all other values of the class."""
-    values = dict(cls.__dict__)
-    for name, value in values.items():
-        if isinstance(value, dataclasses.Field):
-            if value.default is dataclasses.MISSING:
-                delattr(cls, name)
-            else:
-                setattr(cls, name, value.default)
-    return values
-
-
-def _make_slots(cls: type) -> type:
-    """Return a class again, with a slot for each field that its bases don't have."""
-    names = inspect.get_annotations(cls)
-    inherited = {name for base in cls.__mro__[1:] for name in vars(base).get("__slots__", ())}
-    left_out = {*names, "__dict__", "__weakref__"}
-    body = {name: value for name, value in cls.__dict__.items() if name not in left_out}
-    body["__slots__"] = tuple(name for name in names if name not in inherited)
-    return type(cls)(cls.__name__, cls.__bases__, body | {"__qualname__": cls.__qualname__})
-
-
-def _inspect(attribute: str, values: dict[str, object], cls: type) -> object:
-    """Return an attribute that the standard library makes from the fields: here of another class, as threads use this one."""
-    listed = inspect.get_annotations(cls)
-    given = {name: values[name] for name in listed if name in values}
-    kept = {"__annotations__": listed, "__module__": cls.__module__, "__doc__": "without a signature"}
-    bare: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(type(cls.__name__, (), given | kept))
-    if attribute == "__dataclass_params__":
-        return vars(bare)[attribute]
-    fields: dict[str, dataclasses.Field[Any]] = {}
-    for base in (*cls.__mro__[:0:-1], bare):
-        fields |= getattr(base, "__dataclass_fields__", {})
-    if attribute == "__match_args__":
-        return tuple(field.name for field in fields.values() if field.init and not field.kw_only)
-    return fields
+                setattr(made, name, method)
+        return made
 
 
 class _Made:
@@ -110,10 +53,21 @@ class _Made:
 
 
 _MADE = _Made()
+_METHODS = {"__init__", "__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__"}
 
 
-def _compile_init(frozen: bool, cls: type) -> Callable[..., None]:
-    """Compile a class's ``__init__``."""
+def _wait_for_init(cls: type, frozen: bool) -> Callable[..., None]:
+    """Return an ``__init__`` that compiles the class's own at its first call, and is replaced by it."""
+
+    def wait(self: object, *args: object, **named: object) -> None:
+        _compile_init(cls, frozen)(self, *args, **named)
+
+    wait._waits = cls, frozen  # type: ignore[attr-defined]
+    return wait
+
+
+def _compile_init(cls: type, frozen: bool) -> Callable[..., None]:
+    """Compile a class's ``__init__``, put it in its place, and return it."""
     fields = dataclasses.fields(cls)
     fields = (*[f for f in fields if not f.kw_only], *[f for f in fields if f.kw_only])
     names: dict[str, Any] = {"set_": object.__setattr__, "made_": _MADE}
@@ -145,7 +99,20 @@ def _compile_init(frozen: bool, cls: type) -> Callable[..., None]:
     method: Callable[..., None] = names["__init__"]
     method.__qualname__ = f"{cls.__qualname__}.__init__"
     method.__annotations__ = {field.name: field.type for field in fields if field.init} | {"return": None}
+    cls.__init__ = method  # type: ignore[misc]
     return method
+
+
+class _Signature:
+    """The signature of a class, whose ``__init__`` may not be compiled yet."""
+
+    def __get__(self, instance: object, owner: type) -> inspect.Signature:
+        if instance is not None:
+            raise AttributeError("an instance has no signature of its own")
+        init = owner.__init__  # type: ignore[misc]
+        init = _compile_init(*init._waits) if hasattr(init, "_waits") else init
+        found = inspect.signature(init)
+        return found.replace(parameters=list(found.parameters.values())[1:])
 
 
 def _get_values(
@@ -161,18 +128,11 @@ def _get_values(
     return lambda instance: (value(instance),)
 
 
-def _compare(cls: type) -> Callable[[object, object], bool]:
-    values = _get_values(cls, lambda field: field.compare)
-
+def _compare_by(values: Callable[[object], tuple[object, ...]]) -> Callable[[object, object], bool]:
     def equals(self: object, other: object) -> bool:
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
 
     return equals
-
-
-def _hash(cls: type) -> Callable[[object], int]:
-    values = _get_values(cls, lambda field: field.compare if field.hash is None else field.hash)
-    return lambda self: hash(values(self))
 
 
 def _write_repr(cls: type) -> Callable[[object], str]:

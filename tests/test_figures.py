@@ -239,12 +239,12 @@ def hint(session: dpsql.Session) -> str:
 
 def test_the_hint_is_sized_from_what_is_left(start: Open) -> None:
     session = start()
-    assert hint(session).startswith("write OPTIONS (delta = 1e-08)")
+    assert hint(session).startswith("add delta = 1e-08 to OPTIONS")
     session.sql(GROUPS.replace("1e-8", "4e-7").replace("0.5", "0.1"))
-    assert hint(session).startswith("write OPTIONS (delta = 2e-09)")
+    assert hint(session).startswith("add delta = 2e-09 to OPTIONS")
     session.sql(GROUPS.replace("1e-8", "1e-7").replace("0.5", "0.1"))
     assert hint(session).startswith("no delta is left for it")
-    assert hint(start(more="mechanism_delta_share = 0.1")).startswith("write OPTIONS (delta = 2e-09)")
+    assert hint(start(more="mechanism_delta_share = 0.1")).startswith("add delta = 2e-09 to OPTIONS")
     assert hint(start(delta="0")).startswith("no delta is left for it: declare")
 
 

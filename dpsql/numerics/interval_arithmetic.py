@@ -15,24 +15,12 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from mpmath import libmp
 from numpy.typing import NDArray
 
 from dpsql.late_dataclass import dataclass
 from dpsql.numerics.exact_numbers import Floats, Integers
 
-
-class _LateFunctions:
-    """mpmath's functions of raw floats. The first call imports mpmath, which most sessions never need."""
-
-    def __getattr__(self, name: str) -> Any:
-        from mpmath import libmp
-
-        function = vars(libmp)[name]
-        setattr(self, name, function)
-        return function
-
-
-libmp = _LateFunctions()
 Raw = Any
 """One of mpmath's raw floats."""
 
