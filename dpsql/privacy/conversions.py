@@ -31,8 +31,9 @@ from functools import cache, lru_cache, wraps
 from statistics import NormalDist
 from typing import ParamSpec, TypeVar
 
+from mpmath import libmp
+
 from dpsql.numerics.exact_numbers import DIGITS, EXACT, GRID, compute_root, round_down, round_up, to_decimal
-from dpsql.numerics.interval_arithmetic import libmp
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

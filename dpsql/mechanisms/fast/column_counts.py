@@ -151,13 +151,14 @@ class PlaceCounts:
 def count_arrays(
     arrays: Iterable[NumberArray], low: int, high: int, number: NumberRows | None = None
 ) -> NDArray[np.int64]:
-    """Count the integers, made by ``number`` if given, equal to each of ``low`` to ``high``, as this thread fetches them."""
+    """Count the integers, made by ``number`` if given, equal to each of ``low`` to ``high``.
+
+    This thread counts while the engine's threads fill its buffer: another one would share the cores with them.
+    """
     bins = high - low + 1
     room = min(_ROWS, max(_FEW_ROWS, 2 * bins))
     found, beyond = PlaceCounts(bins, room), 0
-
-    def add(values: NumberArray) -> None:
-        nonlocal beyond
+    for values in arrays:
         for part in cut_blocks(values, room if number is None else _MAPPED_ROWS):
             places = part if number is None else number(part)
             below = places < high
@@ -166,8 +167,6 @@ def count_arrays(
                 beyond += len(places) - few
                 places = places[below]
             clip_to_places(places, low, high, found.places(len(places)))
-
-    work_beside(arrays, add, 1)
     counts = found.bins
     counts[-1] += beyond
     return counts
