@@ -1,6 +1,6 @@
 """One call of an analyst: the front's conversation with a worker, from the request to the last reply.
 
-    call -> (opened | ledger | touch | reply)* -> done
+    call -> (opened | ledger | touch | journal | reply)* -> done
 
 The time that a query takes depends on the rows that it reads. So a reply that depends on private data is made and serialised
 first, and then waits for the next time of a public grid. Times count from the request; after the last one in the policy, they
@@ -32,7 +32,7 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from dpsql.client.wire import READING, Message, WireError, encode, write_error
+from dpsql.client.wire import READING, Message, WireError, cut_bytes, encode, write_error
 from dpsql.errors import EngineError, Error, Interrupted
 from dpsql.late_dataclass import dataclass
 from dpsql.server.frames import FrameError, fill_left
@@ -201,6 +201,8 @@ STOP_SECONDS = 5.0
 """Seconds that a worker has to stop an unpaid call before it is killed."""
 LATE_SECONDS = 5.0
 """Seconds after the policy's ``max_seconds`` until a worker that did not end its statement is killed."""
+MAX_JOURNAL_BYTES = 16 << 20
+"""Most bytes of a journal, from which a session is restored."""
 _SEEN_BY_OTHERS = frozenset({"reserve", "debit", "settle", "refuse", "publish"})
 """Calls of the ledger whose time others can see in totals or in numbers of statements."""
 _MOST_FAILURES_LOGGED = 5
@@ -254,6 +256,8 @@ class AnalystCall:
         """Whether its worker has ended."""
         self.failure_places: list[str] = []
         """Places in our code that raised unforeseen errors, for the owner's log."""
+        self.journal: list[bytes] | None = None
+        """The lines that restore the session; None if they have not changed."""
         self.charges: set[int] = set()
         """The numbers of its paid statements."""
         self._seconds, self._result_bytes = seconds, result_bytes
@@ -342,6 +346,9 @@ class AnalystCall:
             self._size += len(frame.payload)
             if self._size <= self._result_bytes:
                 self._replies.append(frame.payload)
+        elif kind == "journal":
+            if len(frame.payload) <= MAX_JOURNAL_BYTES:
+                self.journal = cut_bytes(frame.head.get("sizes"), frame.payload)
         elif kind == "failure":
             if len(self.failure_places) < _MOST_FAILURES_LOGGED:
                 self.failure_places.append(str(frame.head.get("why", ""))[:100])

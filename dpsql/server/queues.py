@@ -1,8 +1,8 @@
 """The queue of one analyst: their sessions, their worker, and their requests.
 
-One request of an analyst is answered at a time, in order. If a worker ends, another one takes over its sessions, without their
-kept results and thresholds, of which the next reply has a note. Idle sessions leave their worker, which settles their thresholds;
-the worker ends after the last of them. Their handles stay valid.
+One request of an analyst is answered at a time, in order. If a worker ends, another one takes over its sessions, and makes kept
+results again from stored answers. Idle sessions leave their worker, which settles their thresholds; the worker ends after the
+last of them. Their handles stay valid, and the next request restores them.
 """
 
 from __future__ import annotations
@@ -72,15 +72,14 @@ class Edition:
 
 @dataclass
 class SessionRecord:
-    """The front's record of a session."""
+    """The front's record of a session. Its journal is a worker's note for the next one; the front doesn't read it."""
 
     handle: str
     token: str
     """The mark of the token that opened it."""
     used: float = field(default_factory=time.monotonic)
     home: WorkerProcess | None = None
-    was_open: bool = False
-    """Whether a worker has had it."""
+    journal: list[bytes] = field(default_factory=list)
     ended: bool = False
 
     @property
@@ -328,7 +327,7 @@ class AnalystQueue:
 
     def _work(self, call: AnalystCall, record: SessionRecord, body: bytes) -> Iterator[bytes]:
         """Pass a call to the worker. Replace a worker that had ended already, and then the spare one if it had, too."""
-        head: dict[str, Any] = {
+        head = {
             "kind": "call",
             "operation": call.operation,
             "session": record.handle,
@@ -340,8 +339,7 @@ class AnalystQueue:
             if worker is not before and worker.was_awaited:
                 call.clock.wait_for_step()  # the time that it took to open the data must not show
             try:
-                head["moved"] = record.was_open and record.home is not worker
-                record.home, record.was_open = worker, True
+                self._bring(record, worker, service)
                 yield from call.run(worker, service, head, body)
                 return
             except WorkerEnded:
@@ -349,9 +347,26 @@ class AnalystQueue:
                 if attempt == _ATTEMPTS - 1:
                     raise
             finally:  # also if the client went away
+                if call.journal is not None:
+                    record.journal = call.journal
                 if call.killed:
                     self._drop_worker()
                 self._count(call)
+
+    def _bring(self, record: SessionRecord, worker: WorkerProcess, service: LedgerService) -> None:
+        """Restore a session in a worker that doesn't have it."""
+        if record.home is worker:
+            return
+        if record.journal:
+            call = self.make_call("restore", record.handle)
+            head = {"kind": "restore", "session": record.handle, "analyst": self.analyst}
+            sizes = [len(line) for line in record.journal]
+            for _ in call.run(worker, service, {**head, "sizes": sizes}, b"".join(record.journal)):
+                pass
+            if call.killed:
+                record.journal = []  # the next worker would fail on it, too
+                raise WorkerEnded
+        record.home = worker
 
     def log_call(self, call: AnalystCall, session: str, seconds: float, outcome: str) -> None:
         """Write a call into the log. Its charges have lines of their own."""

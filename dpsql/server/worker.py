@@ -15,11 +15,15 @@ The front asks over the pipe to stop a call, and ends the worker by closing both
 
 A reply ends in ``end``, or in ``error``: one of ours with class, sentence, caret and hint. Other exceptions become one fixed
 sentence, since Python's message may contain paths and data.
+
+A session's journal lists its kept results and open thresholds. Another process uses it to make the kept results again from stored
+answers, without cost. The front keeps it.
 """
 
 from __future__ import annotations
 
 import gc
+import json
 import os
 import secrets
 import signal
@@ -28,7 +32,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -40,6 +44,7 @@ from dpsql.client.wire import (
     Head,
     Message,
     WireError,
+    cut_bytes,
     decode,
     encode,
     get_field,
@@ -48,11 +53,13 @@ from dpsql.client.wire import (
     read_params,
     write_arrow_schemas,
     write_error,
+    write_question,
     write_result,
     write_statement_description,
 )
 from dpsql.errors import BindError, Error, Interrupted, ParseError, PolicyError, PostprocessingError
 from dpsql.interrupts import StopRequest, run_stoppable
+from dpsql.language.statements import parse
 from dpsql.ledger.ledger import Ledger
 from dpsql.policy.model import Policy, ServerRules
 from dpsql.privacy.codec import write_as
@@ -63,9 +70,10 @@ from dpsql.server.event_log import name_place
 from dpsql.server.frames import FrameError, Frames
 from dpsql.server.isolation import bound_processor_time, confine, yield_to_front, yield_to_this_thread
 from dpsql.server.ledger_service import LedgerProxy
+from dpsql.server.rights import BODY_OVERHEAD
 from dpsql.session.description import match_parameters
 from dpsql.session.explanation import Explanation, Why
-from dpsql.session.interface import Question
+from dpsql.session.interface import Question, may_keep
 from dpsql.session.pipeline import watch_touch
 from dpsql.session.result import Result
 from dpsql.session.session import Session
@@ -125,6 +133,7 @@ class AnalystWorker:
         self._stops = stops
         self._asking = threading.Lock()
         self._sessions: dict[str, ClientSession] = {}
+        self._journals: dict[str, list[bytes]] = {}
         self._computing: set[int] = set()
         """The threads of lower priority."""
 
@@ -198,27 +207,41 @@ class AnalystWorker:
 
     def _do(self, frame: Message) -> None:
         """Answer a frame of the front."""
-        (self._leave if frame.head["kind"] == "leave" else self._call)(frame)
+        tasks = {"call": self._call, "restore": self._restore, "leave": self._leave}
+        tasks[frame.head["kind"]](frame)
 
     def _call(self, frame: Message) -> None:
-        """Answer one message of a client."""
+        """Answer one message of a client: send the replies, and the journal if it has changed."""
         name, body = str(frame.head["session"]), frame.payload
-        session = self._find_session(name, str(frame.head["analyst"]), bool(frame.head.get("moved")))
+        session = self._find_session(name, str(frame.head["analyst"]))
         operation = str(frame.head["operation"])
         for reply in session.answer(operation, body, self._tell_touch, self._tell_failure):
             self._frames.send({"kind": "reply"}, reply, later=True)
+        lines = session.read_journal()
+        if lines != self._journals.get(name, []):
+            self._journals[name] = lines
+            self._frames.send({"kind": "journal", "sizes": [len(line) for line in lines]}, b"".join(lines))
 
-    def _find_session(self, name: str, analyst: str, moved: bool) -> ClientSession:
+    def _restore(self, frame: Message) -> None:
+        """Restore a session of another process, without payments."""
+        session = self._find_session(str(frame.head["session"]), str(frame.head["analyst"]))
+        try:
+            session.restore(cut_bytes(frame.head.get("sizes"), frame.payload))
+        except Exception as error:
+            self._tell_failure(error)
+
+    def _find_session(self, name: str, analyst: str) -> ClientSession:
         if name in self._sessions:
             return self._sessions[name]
         engine = self._unused.pop() if self._unused else self._open_in_call()
         proxy: Any = LedgerProxy(self._ask, self.policy, analyst)
         session = Session(self.policy, engine, proxy, self.policy.for_analyst(analyst))
-        self._sessions[name] = ClientSession(session, self.policy.server, moved)
+        self._sessions[name] = ClientSession(session, self.policy.server)
         return self._sessions[name]
 
     def _leave(self, frame: Message) -> None:
         """Close a session, and settle its thresholds."""
+        self._journals.pop(str(frame.head["session"]), None)
         session = self._sessions.pop(str(frame.head["session"]), None)
         if session is not None:
             session.session.close()
@@ -246,6 +269,10 @@ MAX_PARAMETER = 1 << 20
 """Most characters of a text parameter."""
 MAX_STATEMENTS = 1000
 """Most statements of a declared plan."""
+MAX_JOURNAL = 100
+"""Most kept results that another process can make again."""
+MAX_JOURNAL_LINE = 1 << 16
+"""Most bytes of such a result's statement and parameters."""
 MAX_REMEMBERED = 64
 """Most results that a session remembers for ``keep``."""
 MAX_REMEMBERED_BYTES = 64 << 20
@@ -257,23 +284,24 @@ MAX_CHARGE_TEXT = 1000
 _FAILED = "the server could not finish this, and withholds the reason."
 _FAILED_HINT = "SHOW LEDGER says whether it was charged."
 _GONE = "run its cell again: stored answers are free."
-_MOVED = "another process answers this session now: its kept results and open thresholds are gone; run their cells again"
 
 
 class ClientSession:
-    """A client's session in its worker: dpsql's own session, and the results that the client may refer to.
+    """A client's session in its worker: dpsql's own session, the results that the client may refer to, and the journal.
 
-    ``rules`` are the owner's, and ``moved`` says that another worker had the session before.
+    ``rules`` are the owner's.
     """
 
-    def __init__(self, session: Session, rules: ServerRules, moved: bool = False) -> None:
+    def __init__(self, session: Session, rules: ServerRules) -> None:
         self.session, self._rules = session, rules
-        self._results: OrderedDict[int, tuple[Result, int]] = OrderedDict()
-        """A result and the bytes of its rows, by handle."""
+        self._results: OrderedDict[int, tuple[Result, Question, int]] = OrderedDict()
+        """A result, its question and the bytes of its rows, by handle."""
         self._count = secrets.randbelow(1 << 40)
         """The last handle. It starts at random, so that another process doesn't take an old handle for one of its own."""
         self._size = 0
-        self._notes = [_MOVED] if moved else []
+        self._kept: dict[str, bytes] = {}
+        """Lines of the journal by folded name."""
+        self._notes: list[str] = []
         """Sentences for the next reply with notes, without their full stops."""
         self._postgres: PostgresSession | None = None
 
@@ -297,7 +325,7 @@ class ClientSession:
             if perform is None:
                 raise WireError(f"this server knows no operation {operation[:40]!r}.")
             head = decode(body).head
-            self._check_texts(head)
+            self._check_sizes(head, len(body))
             steps = perform(self, head)
             while (message := _step(steps, touch)) is not None:
                 yield encode(message)  # a head that can't be encoded becomes an error here
@@ -311,17 +339,21 @@ class ClientSession:
             report(error)
             yield encode(self._write_error(Error(_FAILED, hint=_FAILED_HINT)))
 
-    def _check_texts(self, head: Head) -> None:
-        """Raise ParseError if a message's statements are larger than the owner allows."""
-        listed, most = head.get("statements"), self._rules.max_statement_bytes
+    def _check_sizes(self, head: Head, size: int) -> None:
+        """Raise ParseError if a message of ``size`` bytes has larger statements or parameters than the owner allows."""
+        listed = head.get("statements")
         asked = [
             item for item in [head, *(listed if isinstance(listed, list) else [])] if isinstance(item, dict)
         ]
-        texts = (item["text"] for item in asked if isinstance(item.get("text"), str))
-        size = sum(len(text.encode(errors="replace")) for text in texts)
-        if size > most:
-            sentence = f"the statement has {size:,} bytes; the owner allows {most:,}."
-            raise ParseError(sentence, hint="ask in several statements.")
+        texts = [item["text"] for item in asked if isinstance(item.get("text"), str)]
+        written = sum(len(text.encode(errors="replace")) for text in texts)
+        for what, held, most, spare in (
+            ("statement has", written, self._rules.max_statement_bytes, 0),
+            ("parameters have", size - written, self._rules.max_parameter_bytes, BODY_OVERHEAD),
+        ):
+            if held > most + spare:
+                sentence = f"the {what} {held:,} bytes; the owner allows {most:,}."
+                raise ParseError(sentence, hint="ask in several statements.")
 
     def _write_error(self, error: Error) -> Message:
         message = write_error(error)
@@ -338,14 +370,27 @@ class ClientSession:
     # -- statements ---------------------------------------------------------------------------------------------------
 
     def _run(self, head: Head) -> Iterator[Message]:
+        cell = _read_question(head)
         try:
-            results = self.session.answer(_read_question(head), get_field(head, "fresh", bool, False))
+            results = self.session.answer(cell, get_field(head, "fresh", bool, False))
         except Error as error:
-            yield from map(self._send, (one for one in error.answered if isinstance(one, Result)))
+            yield from self._send_cell([one for one in error.answered if isinstance(one, Result)], cell)
             raise
-        yield from map(self._send, results)
+        yield from self._send_cell(results, cell)
 
-    def _send(self, result: Result) -> Message:
+    def _send_cell(self, results: Sequence[Result], cell: Question) -> Iterator[Message]:
+        """Yield the messages of a cell's results, and note the questions of kept ones."""
+        if len(results) == 1 and not cell.synthetic and ";" not in cell.text and not may_keep(cell.text):
+            yield self._send(results[0], cell)
+            return
+        statements = parse(cell.text, cell.params) if results else []
+        for statement, result in zip(statements, results, strict=False):
+            question = replace(cell, text=statement.source)
+            if statement.keep:
+                self._note_kept(statement.keep, question)
+            yield self._send(result, question)
+
+    def _send(self, result: Result, question: Question) -> Message:
         """Return the message of one result, which the client may refer to by its handle."""
         size = int(result.table.nbytes)
         if size > MAX_RESULT:
@@ -353,17 +398,17 @@ class ClientSession:
                 f"the answer has {size:,} bytes; the server sends {MAX_RESULT:,} at most. Its cost is paid.",
                 hint="ask for fewer rows or columns of it: the private part is stored, and free.",
             )
-        message = write_result(result, handle=self._remember(result, size))
+        message = write_result(result, handle=self._remember(result, question, size))
         message.head["notes"] += self._take_notes()
         return message
 
-    def _remember(self, result: Result, size: int) -> int:
+    def _remember(self, result: Result, question: Question, size: int) -> int:
         """Return the handle of a result, and forget the oldest results above the limits."""
         self._count += 1
         self._size += size
-        self._results[self._count] = (result, size)
+        self._results[self._count] = (result, question, size)
         while len(self._results) > MAX_REMEMBERED or self._size > MAX_REMEMBERED_BYTES:
-            self._size -= self._results.popitem(last=False)[1][1]
+            self._size -= self._results.popitem(last=False)[1][2]
         return self._count
 
     def _plan(self, head: Head) -> Iterator[Message]:
@@ -372,15 +417,17 @@ class ClientSession:
         if len(listed) > MAX_STATEMENTS or not all(isinstance(item, dict) for item in listed):
             raise WireError(f"a plan may have {MAX_STATEMENTS:,} statements.")
         plan = self.session.plan()
+        questions = []
         for item in listed:
             asked = _read_question(item)
             plan.sql(asked.text, asked.params, epsilon=asked.epsilon)
+            questions += [replace(asked, text=s.source) for s in parse(asked.text, asked.params)]
         if not get_field(head, "run", bool):
             event = plan.event
             price = None if event is None else event.to_json()
-            yield make_value(event=price, count=len(plan))
+            yield make_value(event=price, count=len(questions))
             return
-        yield from map(self._send, plan.run())
+        yield from map(self._send, plan.run(), questions)
 
     def _postgres_run(self, head: Head) -> Iterator[Message]:
         yield from self._find_postgres(head).run(head)
@@ -397,7 +444,7 @@ class ClientSession:
                 get_field(head, "startup", dict, {}),
                 get_field(head, "database", str, "dpsql"),
             )
-            self._postgres = PostgresSession(self.session, startup, database)
+            self._postgres = PostgresSession(self.session, startup, database, self._note_kept)
         return self._postgres
 
     # -- operations that spend nothing ----------------------------------------------------------------------------------
@@ -426,12 +473,62 @@ class ClientSession:
         self.session.check_name(name)
         if handle not in self._results:
             raise BindError("the server has forgotten this result.", hint=_GONE)
-        self.session.keep(name, self._results[handle][0])
+        result, question, _ = self._results[handle]
+        self.session.keep(name, result)
+        self._note_kept(name, question)
         yield from ()
 
     def _plot(self, head: Head) -> Iterator[Message]:
         pictures = list_pictures(self.session.account, get_field(head, "what", str))
         yield make_value(pictures=pictures)
+
+    # -- the journal ----------------------------------------------------------------------------------------------------
+
+    def _note_kept(self, name: str, question: Question) -> None:
+        """Write the question of a kept result into the journal, unless it is too long."""
+        self._kept.pop(name.lower(), None)  # it must follow the kept results that it reads
+        content = self.session.kept.get(name.lower(), "")
+        written = json.dumps({"kept": name, "content": content, **write_question(question)}).encode()
+        if len(written) <= MAX_JOURNAL_LINE and len(self._kept) < MAX_JOURNAL:
+            self._kept[name.lower()] = written
+
+    def read_journal(self) -> list[bytes]:
+        """Return the lines from which :meth:`restore` restores the session in another process.
+
+        A line has a kept result's statement, never its rows, or the name of an open threshold, whose noisy level ends here.
+        """
+        thresholds = (json.dumps({"threshold": name}).encode() for name in self.session.open_thresholds)
+        return [*self._kept.values(), *thresholds]
+
+    def restore(self, journal: Iterable[bytes]) -> None:
+        """Make the kept results of a session again in a new process.
+
+        The caller must forbid payments, so that only stored answers are used. The next reply gets a note about each kept result
+        that can't be made again or would differ, and about each threshold that was open.
+        """
+        for line in journal:
+            body = json.loads(line)
+            if "threshold" in body:
+                what = f"the threshold {body['threshold']} is closed, because its process ended: DECLARE it again"
+                self._notes.append(what)
+            elif not self._restore_kept(body):
+                what = f"the kept result {body['kept']} is lost, because its process ended: {_GONE[:-1]}"
+                self._notes.append(what)
+
+    def _restore_kept(self, body: Head) -> bool:
+        """Make one kept result again; return False if that would cost, fails, or gives other rows."""
+        name = str(body["kept"])
+        question = _read_question(body)
+        try:
+            result = self.session.answer(question)[-1]
+            self.session.keep(name, result)
+        except Error:
+            return False
+        if self.session.kept[name.lower()] != body["content"]:
+            self.session.forget(name)
+            return False
+        self._note_kept(name, question)
+        return True
 
 
 def _show_panel(session: Session, head: Head) -> BudgetPanel:

@@ -136,10 +136,6 @@ class SessionPlan(Guarded):
         self._declare(Question(text, params, epsilon))
         return self._declared[-1]
 
-    def __len__(self) -> int:
-        """Return the number of declared statements."""
-        return len(self._declared)
-
     @property
     def results(self) -> list[Result]:
         """The answers, in the order of declaration; BindError if the plan has not run yet."""

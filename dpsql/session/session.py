@@ -205,13 +205,23 @@ class Session(AnalystSession):
         self._pipeline.kept.keep(name, result)
 
     @property
+    def kept(self) -> Mapping[str, str]:
+        """Digests of the kept results' contents, by folded name."""
+        return {name: item.table for name, item in self._pipeline.kept.by_name.items()}
+
+    @property
     def relations(self) -> list[str]:
         """The names of kept results and of releases."""
-        return [*self._pipeline.kept.by_name, *self._pipeline.releases.names]
+        return [*self.kept, *self._pipeline.releases.names]
 
     @property
     def open_thresholds(self) -> list[str]:
         return self._pipeline.thresholds.names
+
+    def forget(self, name: str) -> None:
+        """Remove a kept result, if there is one of that name."""
+        self._schema = None
+        self._pipeline.kept.forget(name)
 
     def check_name(self, name: str) -> None:
         self._pipeline.kept.check(name)

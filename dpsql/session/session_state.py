@@ -111,6 +111,10 @@ class KeptResults:
         self._finisher.hold(kept.table, table)
         self.by_name[fold(name)] = kept
 
+    def forget(self, name: str) -> None:
+        """Remove a kept result."""
+        self.by_name.pop(fold(name), None)
+
     def foretell(self, name: str, plan: Plan) -> dict[str, KeptResult]:
         """Return a plan's predicted result, to which later statements are bound before it runs: columns without rows."""
         hidden = {key for item in plan.intervals for key in (item.low, item.high)}

@@ -564,7 +564,11 @@ def test_sessions_are_bounded_and_old_ones_make_room(make: Make, monkeypatch: py
 
 
 def test_idle_sessions_leave_and_come_back(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = make(lambda side, frame: answer(side), NO_GRID + "max_idle_minutes = 1\n")
+    def script(side: ScriptedSide, frame: Message) -> None:
+        side.frames.send({"kind": "journal", "sizes": [3, 2]}, b"outtw")
+        side.reply(kind="end")
+
+    made = make(script, NO_GRID + "max_idle_minutes = 1\n")
     made.ask()
     made.queue.tidy()
     (worker,) = made.pool.workers
@@ -578,8 +582,8 @@ def test_idle_sessions_leave_and_come_back(make: Make, monkeypatch: pytest.Monke
     made.queue.tidy()
     assert not worker.is_alive
     made.ask()
-    moved = [frame.head.get("moved") for worker in made.pool.workers for frame in worker.seen]
-    assert moved == [False, None, True], "a call, the end of the session there, and a call elsewhere"
+    back = made.pool.workers[1].seen[0]
+    assert (back.head["kind"], back.head["sizes"], back.payload) == ("restore", [3, 2], b"outtw")
 
 
 def test_a_session_whose_token_is_gone_ends(make: Make) -> None:

@@ -183,7 +183,8 @@ def test_limits_of_requests_sessions_and_answers(folder: Path) -> None:
 def test_a_policy_is_read_again(folder: Path) -> None:
     policy = write_policy(folder, {"ada": 10, "bob": 10}, "answer_times = [0.5]")
     with ServerProcess(policy) as running, running.connect("ada") as client:
-        client.run("SELECT COUNT(*) AS n FROM visits").raise_error()
+        client.run("out << SELECT COUNT(*) AS n FROM visits").raise_error()
+        kept = client.value("SELECT n FROM out")
         text = policy.read_text()
 
         def reload(new: str, event: str) -> dict[str, object]:
@@ -217,6 +218,7 @@ def test_a_policy_is_read_again(folder: Path) -> None:
             "what runs ends under the old one"
         )
         assert "[0, 100]" in client.act("explain", {"text": "SELECT SUM(cost) AS s FROM visits"}).text()
+        assert client.value("SELECT n FROM out") == kept
         assert len(running.events) > 5
 
 

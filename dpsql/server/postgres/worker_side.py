@@ -15,7 +15,7 @@ import math
 import re
 import struct
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -56,6 +56,7 @@ from dpsql.server.postgres.messages import (
 from dpsql.server.postgres.messages import write as write_message
 from dpsql.server.postgres.pg_catalog import Catalogue, open_finisher
 from dpsql.server.postgres.types import read_parameter
+from dpsql.session.interface import Question, may_keep
 from dpsql.session.result import Result
 from dpsql.session.session import Session
 
@@ -103,11 +104,18 @@ class PostgresSession:
         session: the analyst's.
         startup: the parameters that the client connected with.
         database: the policy's name.
+        note_kept: called with the name and the question of each kept result.
     """
 
-    def __init__(self, session: Session, startup: Head, database: str) -> None:
+    def __init__(
+        self,
+        session: Session,
+        startup: Head,
+        database: str,
+        note_kept: Callable[[str, Question], None],
+    ) -> None:
         analyst = next(iter(session.policy.analysts), "")
-        self._session, self._database = session, database
+        self._session, self._note_kept, self._database = session, note_kept, database
         self.settings = ClientSettings.begin(analyst, startup)
         self.catalogue = Catalogue(session, analyst, database)
         self.cursors: dict[str, Result] = {}
@@ -232,12 +240,15 @@ class PostgresSession:
             yield from _write_rows(Result(empty), asked)
             yield self._write_end(Result(empty), "SELECT 0")
             return
+        statements = parse(part.text, asked.params) if may_keep(part.own) else []
         failed: Error | None = None
         try:
             results = self._session.run(part.text, asked.params)
         except Error as error:
             failed, results = error, [result for result in error.answered if isinstance(result, Result)]
-        for result in results:
+        for place, result in enumerate(results):
+            if place < len(statements) and (name := statements[place].keep):
+                self._note_kept(name, Question(statements[place].source, asked.params))
             if part.kind == "declare":
                 self.declare(part.words[0], result)
                 yield self._write_end(result, "DECLARE CURSOR")

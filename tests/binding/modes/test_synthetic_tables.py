@@ -23,6 +23,7 @@ from dpsql.mechanisms.base import add_salt
 from dpsql.mechanisms.synthetic import models, rounds
 from dpsql.mechanisms.synthetic.rounds import SyntheticRows
 from dpsql.noise.entropy import Entropy
+from dpsql.server.worker import ClientSession
 from dpsql.session.result import MissingLibrary
 from tests.support.plain_model import PlainFitter, use_plain_models
 from tests.support.remote import connect_near
@@ -107,9 +108,9 @@ def test_synthesise_keeps_what_create_names(session: dpsql.Session) -> None:
     made = session.synthesise(f"CREATE SYNTHETIC TABLE s AS {SELECT}", rows=40)
     assert session.sql("SELECT COUNT(*) FROM s").fetchone() == (40,)
     assert len(made) == 40
-    assert "visits" not in session.relations
+    assert "visits" not in session.kept
     session.synthesise(SELECT.replace("ward, urgent", "urgent"))
-    assert set(session.relations) == {"s"}
+    assert set(session.kept) == {"s"}
     texts = [entry.text for entry in session.ledger()]
     assert texts[0].startswith("CREATE SYNTHETIC TABLE s")
     assert texts[1].endswith("/* synthetic rows */")
@@ -241,7 +242,7 @@ def test_refusals_cost_nothing(
     assert isinstance(caught.value, dpsql.Error)
     assert caught.value.hint
     assert session.budget().left_epsilon == 1000
-    assert not session.relations
+    assert not session.kept
 
 
 def test_what_may_not_be_asked_together(session: dpsql.Session) -> None:
@@ -356,11 +357,22 @@ def test_a_text_that_does_more_than_is_charged_is_not_read(session: dpsql.Sessio
 # -- a server ---------------------------------------------------------------------------------------------------------
 
 
-def test_synthetic_tables_of_a_server(session: dpsql.Session) -> None:
-    remote, _ = connect_near(session)
+def test_a_synthetic_table_is_made_again_from_stored_answers(session: dpsql.Session) -> None:
+    remote, channel = connect_near(session)
     remote.sql(f"CREATE SYNTHETIC TABLE s AS {SELECT}")
     remote.synthesise(f"CREATE SYNTHETIC TABLE t AS {SELECT}", rows=30)
     remote.keep("u", remote.synthesise(SELECT, rows=20))
-    counts = "SELECT (SELECT COUNT(*) FROM t), (SELECT COUNT(*) FROM u)"
-    assert remote.sql(counts).fetchall() == [(30, 20)]
+    expected = remote.sql(
+        "SELECT (SELECT COUNT(*) FROM s), (SELECT COUNT(*) FROM t), (SELECT COUNT(*) FROM u)"
+    ).fetchall()
+    assert expected[0][1:] == (30, 20)
+    other = ClientSession(
+        dpsql.Session(session.policy, session._pipeline.engine, session.account), session.policy.server
+    )
+    other.restore(channel.near.read_journal())
+    again = other.session.sql(
+        "SELECT (SELECT COUNT(*) FROM s), (SELECT COUNT(*) FROM t), (SELECT COUNT(*) FROM u)"
+    ).fetchall()
+    assert again == expected
     assert session.budget().left_epsilon == 999
+    assert other.read_journal() == channel.near.read_journal()
