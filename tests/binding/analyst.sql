@@ -760,7 +760,7 @@ SELECT COUNT(*) FROM visit
 SELECT COUNT(*) FROM visits WHERE wrd = 'A'
 
 -- refused: there is no column A here.
--- hint: there is visit, patient, ward, day, seen, cost, score, u8, ....
+-- hint: text stands in single quotes: write 'A'.
 SELECT COUNT(*) FROM visits WHERE ward = A
 
 -- refused: there is no column A here.
