@@ -1,4 +1,7 @@
-"""FROM clauses: which rows a SELECT reads, which units own them, and how joins combine them."""
+"""FROM clauses: which rows a SELECT reads, which units own them, and how joins combine them.
+
+It stands apart from :mod:`dpsql.lock.check`, which reads the other clauses: together they would be longer than a module may be.
+"""
 
 from __future__ import annotations
 

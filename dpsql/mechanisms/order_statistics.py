@@ -167,7 +167,8 @@ class GradedGrid:
 
     def number(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the numbers of points as :meth:`write_step`'s SQL computes them, of doubles whose even step has 31 bits."""
-        size = np.abs(values)
+        signed = bool(len(values)) and bool(values.min() < 0)
+        size = np.abs(values) if signed else values
         steps = size * float(self._scale(0))
         np.rint(steps, out=steps)
         steps += self._before(0)
@@ -178,7 +179,9 @@ class GradedGrid:
             if not len(near):
                 break
             steps[near] = np.rint(size * float(self._scale(level))) + self._before(level)
-        return np.copysign(steps, values, out=steps).astype(np.int64)
+        if signed:
+            np.copysign(steps, values, out=steps)
+        return steps.astype(np.int64)
 
     def write_step(self, v: str) -> str:
         """Write SQL for the number of the point that a double is rounded to; NULL if its even step exceeds 31 bits."""

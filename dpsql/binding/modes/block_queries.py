@@ -7,6 +7,9 @@ In a query that can't be lifted, each private table is replaced by the rows of t
 are accessible. So its result is a function of the block, and a unit, being in one block, moves one result. A failure is
 the block's result like any other. A closed list of constructs excludes access to anything else (files, settings,
 clocks, random numbers).
+
+It stands apart from :mod:`dpsql.binding.modes.block_sources`, which also has functions and the rows of blocks: together they
+would be longer than a module may be.
 """
 
 from __future__ import annotations

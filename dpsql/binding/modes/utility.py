@@ -28,6 +28,9 @@ an aggregate's condition or argument names the candidate's columns in one of the
 
 each combined with any condition independent of the candidate. An independent aggregate is one number. Other shapes are a
 batched nested loop.
+
+It stands apart from :mod:`dpsql.binding.modes.scored_statistic`, which makes queries and sweeps of these forms: together they
+would be longer than a module may be.
 """
 
 from __future__ import annotations
