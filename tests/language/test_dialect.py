@@ -17,7 +17,7 @@ from dpsql.language.dialect import copy_tree, mode_clauses, parse_tokens, span_o
 from dpsql.language.statements import parse
 from dpsql.language.tokens import tokenize
 
-READERS = {"language", "binding", "exact", "spark", "lock"}
+READERS = {"language", "binding", "exact", "spark", "lock", "pg_catalog.py"}
 """The folders that import sqlglot."""
 
 

@@ -92,6 +92,7 @@ from dpsql.language.dialect import (
     name_called,
     privacy_error,
     restore_logarithm,
+    to_sql,
 )
 from dpsql.late_dataclass import dataclass
 
@@ -770,7 +771,8 @@ def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name == "&&":
         return privacy_error(node, "&& compares lists.", "write AND instead of &&.")
     near = difflib.get_close_matches(name, sorted(ROW_WORDS), n=1, cutoff=0.7)
-    hint = f"did you mean {near[0]}?" if near else _BY_NAME.get(name, _OTHERWISE)
+    column = next((to_sql(part) for part in node.iter_expressions()), "day")
+    hint = f"did you mean {near[0]}?" if near else _BY_NAME.get(name, _OTHERWISE).replace("{}", column)
     what = f"the function {name} is not on the list of those that can't fail or leak."
     return privacy_error(node, what, hint)
 
@@ -780,8 +782,8 @@ _INSTEAD = {
     JSON: "take parts by json_extract_string and a path, such as '$.name'.",
 }
 _BY_NAME = {
-    "age": "write date_diff('year', birth, DATE '2024-06-01'), the years between two dates.",
-    "julian": "write date_diff('day', DATE '2000-01-01', day), the days between two dates.",
+    "age": "for the years between two dates, write date_diff('year', {}, DATE '2024-06-01').",
+    "julian": "for the days between two dates, write date_diff('day', DATE '2000-01-01', {}).",
     "struct_extract": "write s.field.",
 }
 _OTHERWISE = "SELECT WITH SUBSAMPLE runs a registered Python function on blocks of rows; or compute it beforehand, in the data."

@@ -483,13 +483,13 @@ BindError: there is no column Berlin here.
                                                  ^^^^^^
 Hint: text stands in single quotes: write 'Berlin'.
 ====
--- case: SELECT AVG(age(day)) FROM visits
-SELECT AVG(age(day)) FROM visits
+-- case: SELECT COUNT(*) FROM visits WHERE age(day) > 3
+SELECT COUNT(*) FROM visits WHERE age(day) > 3
 ----
 PrivacyError: the function age is not on the list of those that can't fail or leak.
-  1 |   SELECT AVG(age(day)) FROM visits
-                   ^^^^^^^^
-Hint: write date_diff('year', birth, DATE '2024-06-01'), the years between two dates.
+  1 |   SELECT COUNT(*) FROM visits WHERE age(day) > 3
+                                          ^^^^^^^^
+Hint: for the years between two dates, write date_diff('year', day, DATE '2024-06-01').
 ====
 -- case: SELECT APPROX_QUANTILES(age, 4)[OFFSET(2)] FROM visits
 SELECT APPROX_QUANTILES(age, 4)[OFFSET(2)] FROM visits
