@@ -78,6 +78,8 @@ class PublicGroups:
     """Keys from bounds: an answer shows only those of their groups that differ from a group without rows."""
     per_unit: int | None = None
     """The most of them that one unit may be in, if its period decides that; the number of groups then doesn't matter."""
+    is_period: bool = False
+    """Whether a group is a period of the units, so that each unit is in one group by definition."""
 
     @property
     def sql(self) -> str:
@@ -294,9 +296,14 @@ class Exact:
         return self.caps.total if self.budgeted else self.shared_rows
 
     @property
+    def _in_one_group(self) -> bool:
+        """Whether each unit is in one group by definition."""
+        return not self.keys or (self.domain is not None and self.domain.is_period)
+
+    @property
     def kept_groups(self) -> int | None:
         """Cap on the groups of a unit that are kept whole, while others are dropped; None if there is none."""
-        if not self.keys or self.bound.unit is None:
+        if self._in_one_group or self.bound.unit is None:
             return None
         if not self.counts_rows:  # a unit has at most as many groups as rows
             most = min((n for n in (self.groups, self.row_budget) if n is not None), default=None)
@@ -413,7 +420,7 @@ class Exact:
         Under a row budget a unit has that number of rows over all groups, and up to one group per row. ``in_parts``
         blanks the values outside of the parts that a release asks for (:func:`write_part`), and keeps their rows.
         """
-        most, each = groups if self.keys and not self.budgeted else None, None
+        most, each = None if self._in_one_group or self.budgeted else groups, None
         if self.budgeted:
             free = self.shares and self.domain is not None
             most = None if free else self._cut_groups(self.groups)

@@ -624,13 +624,20 @@ def _present(env: Env, conditions: list[Expr], expressions: Expressions) -> Rela
     present = {env.find(ref).symbol for ref in there if isinstance(ref, Ref)}
     if relation.needs:
         present |= {expressions.row(node, env).symbol for node in there if not tree.looks_beyond(node)}
-    found = {s: t for s, t in relation.weak.items() if relation.needs.get(s, frozenset({s})) <= present}
+    found = {s: t for s, t in relation.weak.items() if _needed(relation, s) <= present}
     if not found:
         return relation
+    groups = tuple((relation.needs[s][1], 1) for s in found if s in relation.needs)
     relation = replace(relation, needs={s: parts for s, parts in relation.needs.items() if s not in found})
-    facts = replace(relation.facts, units={**relation.facts.units, **found})
+    facts = relation.facts
+    facts = replace(facts, units={**facts.units, **found}, groups=facts.groups + groups)
     weak = {s: t for s, t in relation.weak.items() if s not in found}
     return replace(relation, facts=facts, weak=weak, orphans=False)
+
+
+def _needed(relation: Relation, unit: Symbol) -> Set:
+    """Return the columns that must not be NULL where a column is the unit."""
+    return relation.needs[unit][0] if unit in relation.needs else frozenset({unit})
 
 
 def _numbers(node: Expr) -> bool:

@@ -271,8 +271,8 @@ class Relation:
     owner: bool = True
     """False if each row is its own unit, without a unit column."""
     followed: dict[Symbol, tuple[tuple[Hop, ...], Symbol]] = field(default_factory=dict)
-    needs: dict[Symbol, Set] = field(default_factory=dict)
-    """The parts of a pair unit, which must not be NULL."""
+    needs: dict[Symbol, tuple[Set, Set]] = field(default_factory=dict)
+    """The parts of a pair unit, which must not be NULL, and the columns that have one value in all of a pair's rows."""
 
     @property
     def private(self) -> bool:

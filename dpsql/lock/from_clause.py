@@ -15,7 +15,7 @@ from functools import reduce
 from dpsql.late_dataclass import dataclass
 from dpsql.lock import expressions, tree
 from dpsql.lock.expressions import WHOLE, Env, Expressions
-from dpsql.lock.facts import Facts, Kind, Relation, Symbol, Symbols, Value, times
+from dpsql.lock.facts import Facts, Kind, Relation, Set, Symbol, Symbols, Value, times
 from dpsql.lock.tree import Call, Expr, Hop, Literal, Ref, refuse
 from dpsql.mechanisms.base import LentTotals
 
@@ -513,7 +513,8 @@ class Sources:
         symbol = columns[base.unit].symbol
         if parts:
             pair, *needed = parts
-            return replace(made, weak={pair: base.kind}, needs={pair: frozenset(needed)}, orphans=True)
+            needs = {pair: (frozenset(needed), self._same_in_period(base, needed[1], columns))}
+            return replace(made, weak={pair: base.kind}, needs=needs, orphans=True)
         if base.path:
             return replace(made, pending={symbol: base.path}, orphans=True)
         return replace(made, weak={symbol: base.kind}, orphans=True)
@@ -536,6 +537,19 @@ class Sources:
         symbol, *rest = (self.expressions.row(node, env).symbol for node in (pair, *parts))
         self.symbols.made.pop(symbol, None)  # the unit is the pair, not its parts
         return symbol, *rest
+
+    def _same_in_period(self, base: tree.Base, period: Symbol, columns: Mapping[str, Value]) -> Set:
+        """Return the columns that have one value in all rows of a pair: its period, and the date if the period is a day.
+
+        Different dates have different days, so ``date_trunc('day', d)`` decides a date ``d``. A timestamp has a time, too.
+        """
+        assert base.period is not None
+        function, part, column = base.period
+        if function != "date_trunc":
+            return frozenset()
+        if part == "day" and base.columns.get(column) == "DATE":
+            return frozenset({period, columns[column].symbol})
+        return frozenset({period})
 
     def _named(self, name: str) -> Relation:
         if name in self.ctes:
