@@ -401,7 +401,8 @@ class Exact:
         """
         values = {name: sql for sql, name in self._values.items()}
         more = []
-        inside = inside if inside is not None else self.groups is not None or self.row_budget is not None
+        if inside is None:
+            inside = not self._in_one_group and (self.groups is not None or self.row_budget is not None)
         if inside and self.domain is not None:
             more = [self.domain.holds([f"({k.sql})" for k in self.keys], self.keys, "domain", "domain")]
         if in_parts:
