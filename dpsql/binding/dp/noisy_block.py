@@ -161,7 +161,8 @@ class NoisyBlock(AggregatingBlock):
         self.periods = find_period_groups(self, self.key_types, self.range_groups())
         if self.periods is None:
             return
-        self.domain = replace(self.domain, per_unit=self.periods.most, is_period=self.periods.is_period)
+        of_period = all(self.bound.is_key_of_period(typed) for _, typed in self.key_types)
+        self.domain = replace(self.domain, per_unit=self.periods.most, is_period=of_period)
         if self.periods.starts and find_forced(self.options) is None:
             # noise over several periods is drawn anew for each
             self.binder.period_groups[self.name] = self.periods

@@ -827,14 +827,12 @@ class PeriodGroups:
         starts: the first day of the first period of each class; a class has no group, and no period, in common with another.
         classes: the first days of the periods of each class, in order.
         most: the greatest number of groups that one period has; None if it is not known.
-        is_period: whether the keys are the period of the units, as the second lock proves it.
     """
 
     keys: tuple[str, ...]
     starts: Mapping[Group, int]
     classes: tuple[tuple[int, ...], ...]
     most: int | None
-    is_period: bool
 
 
 def find_period_groups(block: AggregatingBlock, pairs: Pairs, ranges: int) -> PeriodGroups | None:
@@ -875,21 +873,8 @@ def find_period_groups(block: AggregatingBlock, pairs: Pairs, ranges: int) -> Pe
         others = [pair for pair in pairs if pair not in own]
         found = find_public_groups(block, others, ranges) if others else None
         size = 1 if not others else None if found is None else found.size
-        is_period = not others and all(_is_period(block, key) for _, key in own)
-        return PeriodGroups(names, starts, classes, None if size is None else most * size, is_period)
+        return PeriodGroups(names, starts, classes, None if size is None else most * size)
     return None
-
-
-def _is_period(block: AggregatingBlock, key: Typed) -> bool:
-    """Return whether a key is the period of the units in all rows, or the date whose day is that period."""
-    bound = block.bound
-    if any(join.args.get("side") for join in bound.joins):
-        return False
-    if bound.holds_period(key.node, None):
-        return True
-    of_day = bound.period is not None and bound.period.part == "day" and key.type.sql == "DATE"
-    made = (r.period for r in bound.relations if r.period is not None)
-    return of_day and any(key.node == column for period in made for column in period.find_all(exp.Column))
 
 
 def _find_classes(
