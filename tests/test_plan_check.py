@@ -14,7 +14,7 @@ import dpsql
 from dpsql.errors import BindError
 from dpsql.exact.normal_form import strip_values
 from dpsql.lock.lock import ShapedText
-from dpsql.session.pipeline import PlanCheck
+from dpsql.session.gated_queries import GatedQueries
 from tests.support import inside
 
 POLICY = """
@@ -46,7 +46,7 @@ def watch(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, fail: str = "
     return bound
 
 
-def bind_texts(check: PlanCheck, *texts: str) -> list[str]:
+def bind_texts(check: GatedQueries, *texts: str) -> list[str]:
     """Return those of a block's texts that are bound."""
     bound: list[str] = []
     engine = SimpleNamespace(dialect="duckdb", check=lambda sql, lent, apart: bound.append(sql))
@@ -62,7 +62,7 @@ def test_a_value_that_no_bound_text_has_decides() -> None:
         exact=lambda sql, names: sql,
         prove_typed=lambda *given: None,
     )
-    check = PlanCheck(gate, None, None)  # type: ignore[arg-type]
+    check = GatedQueries(gate, None, None)  # type: ignore[arg-type]
     first, second = "SELECT a FROM t WHERE a > '{}'", "SELECT COUNT(*) FROM t WHERE a > '{}'"
     assert len(bind_texts(check, first.format("x"), second.format("x"))) == 2
     assert bind_texts(check, first.format("y"), second.format("y")) == [first.format("y")]

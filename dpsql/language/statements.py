@@ -23,6 +23,7 @@ from dpsql.language.dialect import (
     list_nodes,
     parse_tokens,
     span_of,
+    span_of_word,
     to_sql,
 )
 from dpsql.language.parameter_values import Params, name_parameters
@@ -186,6 +187,10 @@ class Statement:
         if self.synthetic and not self.keep:
             shown.append("synthetic rows")
         return f"{self.source} /* {', '.join(shown)} */" if shown else self.source
+
+    def find_word(self, word: str | None) -> Span | None:
+        """Return the span of a word in the cell, None if it isn't there; of the statement for None."""
+        return span_of_word(self.text, word) if word else self.span
 
 
 MAX_VALUE = 60

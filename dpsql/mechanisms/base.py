@@ -481,6 +481,10 @@ class Release:
     noisy: pa.Table | None = None
 
 
+MEAN_ROWS = (1_000, 10_000, 100_000)
+"""Rows of the group for which the error of a mean is stated: it falls as they grow."""
+
+
 @dataclass(frozen=True)
 class ErrorBasis:
     """The row counts for which errors are stated, and the kind of error.
@@ -567,6 +571,8 @@ class Operator(TextReader):
 
     prepaid: ClassVar[bool] = False
     """Whether an earlier statement reserved the whole cost."""
+    finds_cap: ClassVar[bool] = False
+    """Whether it finds a cap privately."""
 
     confidence: float | None = None
     """The level of its intervals; None if it has none."""

@@ -293,6 +293,8 @@ class CapSearch(base.Operator):
     halfway: bool = False
     limits: str = field(default="", compare=False, repr=False)
 
+    finds_cap = True
+
     def __post_init__(self) -> None:
         if len(self.caps) != len(self.choices) or len(self.caps) < 2:
             raise ValueError("an operator for each cap, of which there are two at least")

@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 
 from dpsql.catalogue.aggregate_names import kinds_of_form
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.base import Booleans, ErrorBasis, ExpectedError, Release
+from dpsql.mechanisms.base import MEAN_ROWS, Booleans, ErrorBasis, ExpectedError, Release
 from dpsql.mechanisms.per_group import Noise, Statistic
 from dpsql.numerics.exact_numbers import (
     INT64_MAX,
@@ -53,8 +53,6 @@ Noisy = Mapping[Statistic, Integers]
 """The released integers of every statistic, one per group."""
 
 _DIGITS = 10**38 - 1
-MEAN_ROWS = (1_000, 10_000, 100_000)
-"""Rows of the group for which the error of a mean is stated: it falls as they grow."""
 
 
 # -- columns ----------------------------------------------------------------------------------------------------------

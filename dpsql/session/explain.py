@@ -7,19 +7,16 @@ that these functions return are in :mod:`dpsql.session.explanation`, which also 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dpsql.binding.plan import Plan, PrivateBlock, ProtectedUnit
 from dpsql.catalogue.option_names import CAP_OPTIONS
 from dpsql.errors import BindError, BudgetExceeded, EngineError, Error, Interrupted, PostprocessingError
 from dpsql.late_dataclass import dataclass
 from dpsql.ledger.ledger import Ledger
-from dpsql.mechanisms.base import ErrorBasis, ExpectedError
-from dpsql.mechanisms.contribution_caps import CapSearch
-from dpsql.mechanisms.moments import MEAN_ROWS
+from dpsql.mechanisms.base import MEAN_ROWS, ErrorBasis, ExpectedError
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.policy.model import Budget, Policy
 from dpsql.privacy.amounts import SYMBOLS, Amount
@@ -209,7 +206,7 @@ def explain_plan(
         event,
         debit=debit,
         mean_errors=_list_mean_errors(prepared.answered),
-        least_caps=any(isinstance(block.operator, CapSearch) for block in plan.blocks),
+        least_caps=any(block.operator.finds_cap for block in plan.blocks),
         strategies=tuple(block.strategy for block in plan.blocks if block.strategy is not None),
     )
 
@@ -382,23 +379,6 @@ def _detach(error: Error) -> Error:
     kind = next(kind for kind in type(error).__mro__ if kind.__module__ == Error.__module__)
     made: Error = kind(error.message, span=error.span, hint=error.hint, text=error.text)
     return made
-
-
-class Remembers(Protocol):
-    """The owner of the last statement: a session's pipeline."""
-
-    last: AskedStatement | None
-
-
-@contextmanager
-def noting(line: Remembers, text: str, bound: Plan | Declaration | None = None) -> Iterator[None]:
-    """Remember a text, with its bound form once known, as the last statement; an error is its outcome."""
-    line.last = AskedStatement(text, bound)
-    try:
-        yield
-    except Error as error:
-        line.last = line.last.fail(error)
-        raise
 
 
 def explain_why(asked: AskedStatement | None, ledger: Ledger, policy: Policy) -> Why:

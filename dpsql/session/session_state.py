@@ -184,6 +184,10 @@ class OpenThreshold:
     ticket: Ticket
     stream: InteractiveThreshold
 
+    def describe_end(self) -> str:
+        """Return the status of a closed threshold: its number of hits."""
+        return f"closed after {self.declaration.describe_hits(self.stream.hits)}"
+
 
 class OpenThresholds:
     """Open thresholds, by case-insensitive name."""

@@ -25,9 +25,8 @@ from dpsql.late_dataclass import dataclass
 from dpsql.ledger.answers import StoredRelease, hash_release
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.mechanisms.aggregation import list_groups, unite_releases
-from dpsql.mechanisms.base import ErrorBasis, Operator, Release
+from dpsql.mechanisms.base import ErrorBasis, Release
 from dpsql.mechanisms.empty_groups import choose_shown_groups
-from dpsql.mechanisms.marginals import calibrate_together, find_pair
 from dpsql.mechanisms.quantile_tree import KeptTree
 from dpsql.mechanisms.strategies import EVEN, StrategyChoice
 from dpsql.privacy.events import Event, compose_events
@@ -739,44 +738,3 @@ def _show_again(item: RequestedBlock, release: Release, confidence: float) -> Re
     if confidence != item.confidence and operator.can_show_again:
         return replace(release, table=operator.show_again(release.table, release.noisy))
     return release
-
-
-# -- statements declared together ------------------------------------------------------------------------------------
-
-LookUp = Callable[[Sequence[Plan]], list[PreparedPlan]]
-"""Looks up the blocks of plans that are paid together."""
-
-
-def prepare_together(plans: Sequence[Plan], look_up: LookUp) -> list[PreparedPlan]:
-    """Look up plans declared together, with one calibration of the Gaussian noise of their blocks.
-
-    With a budget per period it is one for each set of periods: a calibration is charged as a whole.
-
-    If all of these blocks are stored under the joint calibration, they are free. Otherwise blocks stored individually
-    are free, and the rest are calibrated together.
-    """
-    alone = look_up(plans)
-    items = [item for prepared in alone for item in prepared.asked if item.same is None]
-    noisy = [item for item in items if find_pair(item.block.operator) is not None and not item.parts]
-    left = [item for item in noisy if item.stored is None]
-    if len(noisy) < 2:
-        return alone
-    joint = look_up(_calibrate(alone, noisy))
-    asked = (item for prepared in joint for item in prepared.asked)
-    if len(left) == len(noisy) or all(item.free or find_pair(item.block.operator) is None for item in asked):
-        return joint
-    return look_up(_calibrate(alone, left)) if len(left) > 1 else alone
-
-
-def _calibrate(prepared: Sequence[PreparedPlan], chosen: Sequence[RequestedBlock]) -> list[Plan]:
-    """Return the plans, with one noise calibration for the chosen blocks of each set of periods."""
-    made: dict[str, Operator] = {}
-    for periods in dict.fromkeys(item.block.periods for item in chosen):
-        some = [item for item in chosen if item.block.periods == periods]
-        operators = calibrate_together([item.block.operator for item in some])
-        made |= {item.key: operator for item, operator in zip(some, operators, strict=True)}
-    plans = []
-    for one in prepared:
-        blocks = (replace(item.block, operator=made.get(item.key, item.block.operator)) for item in one.asked)
-        plans.append(replace(one.plan, blocks=tuple(blocks)))
-    return plans

@@ -20,7 +20,7 @@ from dpsql.exact.normal_form import (
 from dpsql.language.dialect import parse_fragment
 from dpsql.language.statements import parse
 from dpsql.mechanisms.queries import As, Join, Query, QueryText, Select, Subquery, Union
-from dpsql.session.pipeline import name_columns
+from dpsql.session.gated_queries import name_columns
 from tests.support import inside
 from tests.support.corpora import CORPORA, POLICIES, cases
 from tests.support.small import open_small

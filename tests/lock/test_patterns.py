@@ -109,7 +109,7 @@ def test_whatever_a_pattern_covers_is_proved_by_itself(
     for statement in STATEMENTS:
         for number in (1, 2):
             session.sql(fill(statement, number))
-    families = session._pipeline.gate._lock._patterns._families
+    families = session._pipeline.compiler.queries.gate._lock._patterns._families
     rng, tried = random.Random(7), 0
     for shaped, claimed, tables in known:
         for (shape, _), family in families.items():

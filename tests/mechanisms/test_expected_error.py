@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.mechanisms.moments import MEAN_ROWS, Count, Mean
+from dpsql.mechanisms.base import MEAN_ROWS, ErrorBasis
+from dpsql.mechanisms.moments import Count, Mean
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
 
@@ -48,7 +49,6 @@ def test_the_error_of_a_mean_covers_what_noise_does(whole: int) -> None:
     total = Statistic("s", LaplaceNoise(Fraction(1, 10), 10 * whole))
     mean = Mean("m", total, count, Fraction(1), Fraction(10), (Fraction(0), Fraction(20)), whole)
     from dpsql.mechanisms.aggregation import Aggregation
-    from dpsql.mechanisms.base import ErrorBasis
 
     errors = list(Aggregation("", (), (mean,)).errors(ErrorBasis(MEAN_ROWS, confidence=0.95)))
     assert [error.label for error in errors] == [f"m, of {rows:,} rows" for rows in MEAN_ROWS]

@@ -72,7 +72,7 @@ def plan(session: dpsql.Session, text: str) -> tuple[Aggregation, Reader]:
     """Return the operator, and a reader that proves its texts; one salt for all."""
     operator = inside.bind(session, text).blocks[0].operator
     assert isinstance(operator, Aggregation)
-    reader = Reader.over(session._pipeline.reader({}, operator))
+    reader = Reader.over(session._pipeline.compiler.queries.reader({}, operator))
     return replace(operator, packed=None), bind_parameters(reader, {"salt": 2026})
 
 
@@ -265,6 +265,6 @@ def test_a_forged_part_is_not_read(session: dpsql.Session, name: str) -> None:
     text, hits = re.subn(pattern, wrong, operator.unit_parts)
     assert hits, operator.unit_parts
     forged = replace(operator, unit_parts=text)
-    reader = bind_parameters(session._pipeline.reader({}, forged), {"salt": 2026})
+    reader = bind_parameters(session._pipeline.compiler.queries.reader({}, forged), {"salt": 2026})
     with pytest.raises(Unproved):
         totals(forged, lack_memory(reader, lambda sql: count_parts(sql) == 64 and "<" not in sql))

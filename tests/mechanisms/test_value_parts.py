@@ -79,7 +79,9 @@ def plan(session: dpsql.Session, text: str) -> tuple[DistinctCount, Reader]:
     assert isinstance(operator, Together)
     (part,) = operator.parts
     assert isinstance(part, DistinctCount)
-    return part, bind_parameters(Reader.over(session._pipeline.reader({}, operator)), {"salt": 2027})
+    return part, bind_parameters(
+        Reader.over(session._pipeline.compiler.queries.reader({}, operator)), {"salt": 2027}
+    )
 
 
 def count(part: DistinctCount, reader: Reader) -> dict[object, int]:

@@ -21,7 +21,7 @@ from dpsql.language.statements import Statement, parse
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import Operator, Read, bind_parameters
 from dpsql.noise.entropy import Entropy
-from dpsql.session.pipeline import PlanCheck
+from dpsql.session.gated_queries import GatedQueries
 from dpsql.session.session import Session
 from dpsql.session.stored_blocks import PreparedPlan
 
@@ -35,7 +35,7 @@ def bind(session: Session, query: str | Statement) -> Plan:
 def planned(session: Session, text: str, params: Mapping[str, Any] | None = None) -> Plan:
     """Return the plan of a query as the session makes it: remembered, proved and checked by the engine."""
     line = session._pipeline
-    plan = line.admit(parse(text, params)[0], line.open_cell())
+    plan = line.admit(parse(text, params)[0], line.compiler.open_cell())
     assert isinstance(plan, Plan)
     return plan
 
@@ -43,7 +43,7 @@ def planned(session: Session, text: str, params: Mapping[str, Any] | None = None
 def check(session: Session, plan: Plan) -> None:
     """Prove a plan's texts and let the engine bind them, as before anything is paid."""
     for block in plan.blocks:
-        session._pipeline.checking.check_block(plan, block)
+        session._pipeline.compiler.queries.check_block(plan, block)
 
 
 def prepared(session: Session, plan: Plan) -> PreparedPlan:
@@ -58,15 +58,15 @@ def engine(session: Session) -> Any:
 
 def catalog(session: Session) -> Catalog:
     """Return the catalog that statements are bound under."""
-    return session._pipeline.catalog
+    return session._pipeline.compiler.catalog
 
 
 def finisher(session: Session) -> Finisher:
     """Return the database of public SQL."""
-    return session._pipeline.finisher
+    return session._pipeline.compiler.finisher
 
 
-class _CheckedOnce(PlanCheck):
+class _CheckedOnce(GatedQueries):
     """A check that passes the plan that it checked last."""
 
     last: Plan | None = None
@@ -80,19 +80,20 @@ class _CheckedOnce(PlanCheck):
 def plan_once(first: Session, second: Session) -> None:
     """Let two sessions of one policy and schema answer by one plan, bound and proved by the first that is asked."""
     one, other = first._pipeline, second._pipeline
-    one.checking = _CheckedOnce(one.gate, one.engine, one.finisher)
-    other.checking, other.gate, other._plans = one.checking, one.gate, one._plans
+    compiler = one.compiler
+    compiler.queries = _CheckedOnce(compiler.queries.gate, one.engine, compiler.finisher)
+    other.compiler.queries, other.compiler._plans = compiler.queries, compiler._plans
     other._blocks.keys = one._blocks.keys
 
 
 def write_alone(session: Session, text: str) -> str:
     """Return an exact text with the queries that it refers to by name."""
-    return write_shared(text, session._pipeline.catalog.shared)
+    return write_shared(text, session._pipeline.compiler.catalog.shared)
 
 
 def gate(session: Session) -> Gate:
     """Return what every exact text passes on its way to the engine."""
-    return session._pipeline.gate
+    return session._pipeline.compiler.queries.gate
 
 
 def declared(session: Session) -> dict[str, Declaration]:
@@ -102,13 +103,13 @@ def declared(session: Session) -> dict[str, Declaration]:
 
 def lent_columns(session: Session, plan: Plan, block: PrivateBlock) -> dict[str, Sequence[tuple[str, str]]]:
     """Return names and SQL types of the public relations that a block's exact queries read."""
-    return session._pipeline.checking.describe_lent(plan, block)
+    return session._pipeline.compiler.queries.describe_lent(plan, block)
 
 
 def lend(session: Session, plan: Plan) -> dict[str, pa.Table]:
     """Return the public relations that a plan's blocks read, where they rest on no release."""
     return {
-        item.name: session._pipeline.finisher.lend(item.sql, {}, plan.public)
+        item.name: session._pipeline.compiler.finisher.lend(item.sql, {}, plan.public)
         for block in plan.blocks
         for item in block.inputs
     }
@@ -116,7 +117,7 @@ def lend(session: Session, plan: Plan) -> dict[str, pa.Table]:
 
 def reader(session: Session, lent: Mapping[str, pa.Table] | None = None) -> Read:
     """Return a reader of exact rows; its texts get their normal form and are not proved."""
-    return session._pipeline.reader(lent or {})
+    return session._pipeline.compiler.queries.reader(lent or {})
 
 
 def read_cells(session: Session, operator: Operator, table: Aggregation) -> pa.Table:
@@ -124,7 +125,7 @@ def read_cells(session: Session, operator: Operator, table: Aggregation) -> pa.T
 
     The quicker route would draw which rows of a unit are kept, each time anew.
     """
-    read = bind_parameters(session._pipeline.reader({}, operator), {"salt": 12345})
+    read = bind_parameters(session._pipeline.compiler.queries.reader({}, operator), {"salt": 12345})
     return replace(table, packed=None).read_kept(read, Entropy())
 
 

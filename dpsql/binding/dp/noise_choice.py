@@ -35,8 +35,8 @@ from dpsql.exact.exact_query import Exact
 from dpsql.language.dialect import span_of
 from dpsql.language.options import Options
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.base import ErrorBasis
-from dpsql.mechanisms.moments import MEAN_ROWS, Count, Output, Sum
+from dpsql.mechanisms.base import MEAN_ROWS, ErrorBasis
+from dpsql.mechanisms.moments import Count, Output, Sum
 from dpsql.mechanisms.per_group import (
     GaussianNoise,
     GaussianNoiseByMu,

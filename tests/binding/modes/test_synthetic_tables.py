@@ -290,13 +290,13 @@ def test_without_the_package_nothing_is_charged(
 
 def read_cells(session: dpsql.Session, text: str) -> Counter[tuple[Any, ...]]:
     """Return what the exact query of a synthetic table gives, under a fresh salt."""
-    line: Any = session._pipeline
+    line: Any = session._pipeline.compiler
     (statement,) = parse(text)
     plan = line.bind(statement, line.open_cell())
     (block,) = plan.blocks
     operator = block.operator
     assert isinstance(operator, SyntheticRows)
-    table = add_salt(line.reader({}, operator), operator.queries, Entropy())(operator.query)
+    table = add_salt(line.queries.reader({}, operator), operator.queries, Entropy())(operator.query)
     keys = zip(*(table.column(key).to_pylist() for key in operator.keys), strict=True)
     return Counter(dict(zip(keys, map(int, table.column(operator.count).to_pylist()), strict=True)))
 
@@ -342,7 +342,7 @@ def test_one_unit_moves_the_exact_cells_by_no_more_than_is_charged() -> None:
 
 
 def test_a_text_that_does_more_than_is_charged_is_not_read(session: dpsql.Session) -> None:
-    line: Any = session._pipeline
+    line: Any = session._pipeline.compiler
     (statement,) = parse(
         f"CREATE SYNTHETIC TABLE s AS {SELECT.replace('_contributed = 1', '_contributed = 2')}"
     )
@@ -350,8 +350,8 @@ def test_a_text_that_does_more_than_is_charged_is_not_read(session: dpsql.Sessio
     operator = plan.blocks[0].operator
     less = replace(operator.single, sensitivity=1), replace(operator.measured, sensitivity=1)
     with pytest.raises(Unproved):
-        line.gate.prove(replace(operator, steps=1, single=less[0], measured=less[1]), {})
-    line.gate.prove(operator, {})
+        line.queries.gate.prove(replace(operator, steps=1, single=less[0], measured=less[1]), {})
+    line.queries.gate.prove(operator, {})
 
 
 # -- a server ---------------------------------------------------------------------------------------------------------
