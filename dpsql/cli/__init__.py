@@ -1,7 +1,8 @@
 """The command line of dpsql.
 
-ask_commands.py    demo, sql, explain and refresh, for analysts; the arguments that all commands share
-owner_commands.py  policy, report, ledger, serve and analyst, for the owner
+ask_commands.py     demo, sql, explain and refresh, for analysts; the arguments that all commands share
+owner_commands.py   policy, report and ledger, for the owner
+server_commands.py  serve and analyst, for the owner
 
 A command's heavy modules are imported when it runs, so help and completion stay fast. Answers go to standard output; costs and
 errors go to standard error. The exit status is 0 for an answer, 1 for an error of ours, 2 for wrong usage; refresh has 3 for a
@@ -17,12 +18,8 @@ from pathlib import Path
 
 from dpsql import __version__
 from dpsql.cli.ask_commands import add_answer_commands, add_command, take_policy
-from dpsql.cli.owner_commands import (
-    add_analyst_commands,
-    add_ledger_commands,
-    add_policy_commands,
-    add_serve_command,
-)
+from dpsql.cli.owner_commands import add_ledger_commands, add_policy_commands
+from dpsql.cli.server_commands import add_analyst_commands, add_serve_command
 from dpsql.errors import Error
 
 _EXAMPLES = """\

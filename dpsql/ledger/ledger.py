@@ -15,13 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import field, replace
 from datetime import timedelta
-from fractions import Fraction
 from pathlib import Path
 from typing import Self, TypeVar
 
 from dpsql.errors import BindError, BudgetExceeded, LedgerError, PolicyError, PrivacyError, did_you_mean
 from dpsql.late_dataclass import dataclass
-from dpsql.ledger import log_file, state_files, store
 from dpsql.ledger.accounts import Reservation, make_budget_state
 from dpsql.ledger.answers import (
     ANSWERED,
@@ -35,19 +33,43 @@ from dpsql.ledger.answers import (
     hash_release,
     name_debit,
 )
-from dpsql.ledger.log_file import OUTCOMES, START, Row, format_now, link_row
-from dpsql.ledger.state_files import Checkpoint
-from dpsql.ledger.store import LedgerStore, explain_replaced, find_existing, find_replaced
+from dpsql.ledger.log_file import (
+    OUTCOMES,
+    START,
+    Row,
+    create_ledger_file,
+    format_now,
+    link_row,
+    saying_charged,
+    saying_uncharged,
+)
+from dpsql.ledger.state_files import (
+    Checkpoint,
+    enter_register,
+    explain_missing,
+    hold_releases,
+    leave_register,
+    place_side_file,
+    read_checkpoint,
+    write_adopt,
+    write_checkpoint,
+)
+from dpsql.ledger.store import (
+    LedgerStore,
+    explain_replaced,
+    find_existing,
+    find_replaced,
+    get_user,
+    is_certainly_gone,
+)
 from dpsql.ledger.terms import Terms
-from dpsql.numerics.exact_numbers import compute_root, shorten
 from dpsql.policy.model import Policy
-from dpsql.privacy import conversions
 from dpsql.privacy.accountants import Accountant, Spent
 from dpsql.privacy.amounts import format_percent
-from dpsql.privacy.events import Event, GroupSelection, PureDP, RoundedGaussian, compose_events
+from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.periods import Days, list_periods, split_event, unite
-from dpsql.privacy.records import OTHERS, BudgetState, Entry
+from dpsql.privacy.records import BudgetState, Entry
 
 __all__ = ["BudgetState", "Entry", "KeptReleases", "Ledger", "Ticket"]
 
@@ -135,10 +157,10 @@ class Ledger:
             keep = policy.ledger.answer_bytes
             return cls(LedgerStore(None, terms, first=first, keep_answers=keep), policy, analyst)
         if not where.exists():
-            gone = state_files.explain_missing(where)
+            gone = explain_missing(where)
             if gone and not where.exists():  # not created meanwhile by another process
                 raise gone
-            log_file.create_ledger_file(where, first)
+            create_ledger_file(where, first)
         keep = policy.ledger.answer_bytes
         ledger = cls(LedgerStore(where, terms, timeout=timeout, keep_answers=keep), policy, analyst)
         try:
@@ -192,7 +214,7 @@ class Ledger:
         where = Path(path).expanduser().resolve()
         if fresh and not where.exists():
             with suppress(OSError):
-                state_files.place_side_file(where, "mark").unlink()
+                place_side_file(where, "mark").unlink()
             cls.open(where, policy, dataset).close()
             return ("a new ledger was begun",)
         with closing(LedgerStore(find_existing(where), None)) as book:
@@ -201,7 +223,7 @@ class Ledger:
             changes = granted.grants(terms, adopting=True)
             if find_replaced(where, book):
                 changes.append("this copy was put in place of a newer or another one")
-                state_files.leave_register(where, account.ledger_id)
+                leave_register(where, account.ledger_id)
             if changes:
                 body = {"terms": granted.adopting(terms).to_json(), "changes": changes, "user": book.user}
                 with book.writing() as (write, _):
@@ -219,14 +241,11 @@ class Ledger:
             raise LedgerError(
                 f"The ledger {path} was opened for other terms: {'; '.join(wants)}.",
                 hint="give the right ledger or policy. Only the data owner may change the terms: "
-                f"{state_files.write_adopt(path)}. Spent budget stays spent.",
+                f"{write_adopt(path)}. Spent budget stays spent.",
             )
         if account.policy != terms.policy:  # a harmless change: the report shows the current policy
             self._try_write("policy", {"policy": terms.policy})
-        gone = {
-            process: store.is_certainly_gone(process)
-            for process in {r.process for r in account.open.values()}
-        }
+        gone = {process: is_certainly_gone(process) for process in {r.process for r in account.open.values()}}
         for held in list(account.open.values()):
             if held.progress and gone[held.process]:
                 with suppress(LedgerError):
@@ -234,13 +253,13 @@ class Ledger:
         if self._book.checkpoint_is_due:
             with suppress(LedgerError), self._book.writing(durable=False):
                 pass  # writes a checkpoint, so the next opening reads less
-        mark = state_files.read_checkpoint(path)
+        mark = read_checkpoint(path)
         if mark is None or mark.ledger != account.ledger_id:
             first = Checkpoint(account.ledger_id, 1, str(self._book.hashes_at(1)[0]))
             if mark is None:
-                state_files.write_checkpoint(path, first)
+                write_checkpoint(path, first)
             mark = first
-        for text in state_files.enter_register(path, terms.dataset, mark):
+        for text in enter_register(path, terms.dataset, mark):
             if text not in account.notices:
                 self._try_write("notice", {"text": text})
 
@@ -289,7 +308,7 @@ class Ledger:
         self._check_continued()
         if event is not None:
             self._check_periods(event)
-        with log_file.saying_uncharged(), self._book.writing() as (write, _):
+        with saying_uncharged(), self._book.writing() as (write, _):
             account, said = self._book.account, {"text": text[:_TEXT_LIMIT]}
             account.check_periods()
             number, due = account.count + 1, self.find_debits(shown)
@@ -341,7 +360,7 @@ class Ledger:
             raise _more()
         if outcome != "released":
             event, kept = ticket.event, None
-        with log_file.saying_charged(lambda: self.accountant.write_charge(ticket.event)):
+        with saying_charged(lambda: self.accountant.write_charge(ticket.event)):
             return self._settle(ticket.statement_id, event, kept or KeptReleases(), outcome)
 
     def settle_left(self, ticket: Ticket) -> Event:
@@ -457,7 +476,7 @@ class Ledger:
                 yield entry
                 continue
             if entry.process not in gone:
-                gone[entry.process] = store.is_certainly_gone(entry.process)
+                gone[entry.process] = is_certainly_gone(entry.process)
             yield replace(entry, outcome="unsettled" if gone[entry.process] else "open")
 
     @property
@@ -634,7 +653,7 @@ class Ledger:
     @contextmanager
     def hold_releases(self, wait: Callable[[], None]) -> Iterator[None]:
         """Let one session at a time draw releases within the block; ``wait`` is called until no other does."""
-        with nullcontext() if self.path is None else state_files.hold_releases(self.path, wait):
+        with nullcontext() if self.path is None else hold_releases(self.path, wait):
             yield
 
     def list_releases(self) -> list[str]:
@@ -657,7 +676,7 @@ class Ledger:
         """Raise an error if the ledger was rolled back while it was open: the mark shows it."""
         if self.path is None or not self._book.charges:
             return
-        told = explain_replaced(self.path, self._book, state_files.read_checkpoint(self.path))
+        told = explain_replaced(self.path, self._book, read_checkpoint(self.path))
         if told is not None:
             raise told
 
@@ -695,7 +714,7 @@ def _find_analyst(policy: Policy, analyst: str | None) -> str | None:
 
 
 def _first(terms: Terms) -> Row:
-    body = {"ledger": secrets.token_hex(16), "terms": terms.to_json(), "user": store.get_user()}
+    body = {"ledger": secrets.token_hex(16), "terms": terms.to_json(), "user": get_user()}
     return link_row(START, 1, "open", 0, format_now(), body)
 
 
@@ -709,91 +728,3 @@ def _policy_kept(text: str) -> Policy | None:
 
 def _more() -> LedgerError:
     return LedgerError("More was used than was reserved; nothing may be released. The charge stays.")
-
-
-# -- one analyst's statements, and the totals of the others ---------------------------------------------------------
-
-_NOTHING = Fraction(0)
-
-
-class OwnStatements:
-    """The statements of a ledger's analyst; each call reads only the statements added since the last one.
-
-    Of other analysts it has the number and the sums of their charges only: no text, time, name, number, user or process.
-    """
-
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
-        self._numbers: list[int] = []
-        self._seen = 0
-        self._settled = 0
-        """Number of the analyst's first statements in the sums. These are final."""
-        self._sums = ledger.accountant.start
-
-    @property
-    def count(self) -> int:
-        """The number of the analyst's charges and refusals."""
-        return len(self._list_numbers())
-
-    def page(self, start: int, size: int) -> Iterator[Entry]:
-        """Yield up to ``size`` of the analyst's statements, in order, from place ``start`` (0 is the first)."""
-        for number in self._list_numbers()[start : start + size]:
-            yield from self._read(number)
-
-    def sum_others(self) -> Entry | None:
-        """Return the total charge of other analysts, as one entry without a number; None without charges."""
-        held, whole, own = self.ledger.accountant, self.ledger.spent_by_all(), self._sum_own()
-        rest = whole.count - own.count
-        if rest <= 0:
-            return None
-        pairs = ((whole.epsilon, own.epsilon), (whole.delta, own.delta), (whole.rho, own.rho))
-        sums = (max(_NOTHING, all_ - mine) for all_, mine in (*pairs, (whole.mu_squared, own.mu_squared)))
-        event = _make_total(held, *sums)
-        text = f"{rest} statement{'s' if rest > 1 else ''} of other analysts"
-        return Entry(0, format_now(), OTHERS, text, OTHERS, event, None)
-
-    def _list_numbers(self) -> list[int]:
-        count = self.ledger.count
-        if count > self._seen:
-            self._numbers += self.ledger.list_own_numbers(self._seen)
-            self._seen = count
-        return self._numbers
-
-    def _read(self, number: int) -> list[Entry]:
-        """Return a statement of the analyst's through :func:`conceal_entry`; nothing for another analyst's."""
-        found = self.ledger.walk(number, number)
-        return [conceal_entry(entry) for entry in found if entry.analyst == self.ledger.analyst]
-
-    def _sum_own(self) -> Spent:
-        """Return the sums of the analyst's charges, as the accountant counts them."""
-        sums, fixed, held = self._sums, True, self.ledger.accountant
-        numbers = self._list_numbers()
-        for place in range(self._settled, len(numbers)):
-            for entry in self._read(numbers[place]):
-                fixed = fixed and entry.outcome not in ("open", "unsettled")
-                sums = sums if entry.event is None else held.add(sums, entry.event)
-            if fixed:
-                self._settled, self._sums = place + 1, sums
-        return sums
-
-
-def conceal_entry(entry: Entry) -> Entry:
-    """Return a statement without the user, the process and the keys of its answers."""
-    return replace(entry, user="", process="", key="", release=None, blocks={}, debited={}, parts={})
-
-
-def _make_total(
-    held: Accountant, epsilon: Fraction, delta: Fraction, rho: Fraction, mu_squared: Fraction
-) -> Event | None:
-    """Return an event with the sums of others, for display: no filter ever adds it."""
-    if held.speaks and (rho if held.currency == "rho" else mu_squared) > 0:
-        sigma = compute_root(1 / (2 * rho) if held.currency == "rho" else 1 / mu_squared)
-        least = conversions.gaussian_delta(shorten(1 / sigma), epsilon)
-        if max(delta, least) < 1:
-            return RoundedGaussian(sigma, 1, epsilon, max(delta, least, _TINY))
-    if epsilon <= 0:
-        return None
-    return GroupSelection(epsilon, min(delta, 1 - _TINY)) if delta else PureDP(epsilon)
-
-
-_TINY = Fraction(1, 10**300)

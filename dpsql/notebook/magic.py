@@ -1,288 +1,45 @@
-"""The magic: ``%%dpsql`` for SQL, ``%dpsql`` for one line or a command; completion in its cells and lines; JupyterLab's
-panel.
-
-The panel shows the budget, the latest charges, the price of a cell before it runs, and its layout. It is a comm that the
-front end opens once the extension is loaded. It asks for the budget and for the price of a text; the kernel also sends the
-budget after each cell. These messages spend nothing, read no private row, and are not written to the ledger. Without a panel
-the kernel sends nothing.
-"""
+"""The magic: ``%%dpsql`` for SQL, ``%dpsql`` for one line or a command."""
 
 from __future__ import annotations
 
 import atexit
 import gc
-import getpass
 import json
 import keyword
 import re
 import shlex
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from IPython.core.error import StdinNotImplementedError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
 from IPython.display import display
 from traitlets import Enum, Int, Unicode, observe
 
-from dpsql import __version__
-from dpsql.client.connect import connect_server, connect_session, is_address
-from dpsql.errors import BindError, Error, ParseError, PolicyError, ServerError, did_you_mean
+from dpsql.client.connect import connect_session
+from dpsql.errors import BindError, Error, ParseError, PolicyError, did_you_mean
 from dpsql.language.parameter_values import Params, name_parameters
 from dpsql.notebook import guide, inspection, render, sessions
+from dpsql.notebook.commands import (
+    CONNECT,
+    is_policy_command,
+    names_server,
+    open_server,
+    run_policy_command,
+)
 from dpsql.notebook.completion import KnownNames
-from dpsql.notebook.guide import CellOptions, parse_words
-from dpsql.notebook.inspection import Matcher
-from dpsql.notebook.render import Panel
-from dpsql.notebook.sessions import Sessions, is_frame, show_tables
-from dpsql.report.tables import BudgetPanel, Data, Html, Sheet, tag
+from dpsql.notebook.guide import CellOptions
+from dpsql.notebook.panel import CellTexts, PanelComms
+from dpsql.report.tables import Sheet
 from dpsql.session.explanation import Why, explain_refusal
 from dpsql.session.result import Result
 
 if TYPE_CHECKING:
-    from IPython.core.interactiveshell import ExecutionInfo, InteractiveShell
+    from IPython.core.interactiveshell import InteractiveShell
 
-    from dpsql.language.parameter_values import Params
-    from dpsql.notebook.sessions import Sessions
-    from dpsql.session.explanation import Explanation
     from dpsql.session.interface import AnalystSession
-
-
-TARGET = "dpsql.panel"
-"""The name of the comm."""
-MAX_CELLS = 2_000
-"""Cells whose text is remembered, so that charges can be linked to them."""
-MAX_PRICED_TEXT = 65_536
-"""Characters of a cell that is priced."""
-
-_CLIPPED = "..."
-_SHORTEST = 8
-"""The length of the shortest statement that is searched in cells."""
-
-
-class CellTexts:
-    """The texts of the cells that ran in this kernel, by the notebook's identifiers."""
-
-    def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
-
-    def note(self, cell: str, text: str) -> None:
-        """Remember the text of a cell; more than `MAX_CELLS` drop the oldest."""
-        self._texts.pop(cell, None)
-        self._texts[cell] = _flatten(text)
-        while len(self._texts) > MAX_CELLS:
-            del self._texts[next(iter(self._texts))]
-
-    def find(self, statement: str) -> str:
-        """Return the last cell that ran a statement; empty if none did."""
-        wanted = _flatten(statement).partition(" /* $")[0].removesuffix(_CLIPPED).rstrip()
-        if len(wanted) < _SHORTEST:
-            return ""
-        return next((cell for cell, text in reversed(self._texts.items()) if wanted in text), "")
-
-    def link(self, panel: BudgetPanel) -> BudgetPanel:
-        """Return the panel with its charges linked to their cells."""
-        charges = tuple(replace(charge, cell=self.find(charge.text)) for charge in panel.charges)
-        return replace(panel, charges=charges)
-
-
-def write_price(explanation: Explanation) -> Html:
-    """Return the cost of a cell, and the expected errors of its answers, as HTML."""
-    parts = [tag("p", explanation.price)]
-    for part in explanation.parts or (explanation,):
-        if part.errors is not None and part.errors.own in part.errors.epsilons:
-            own = part.errors.epsilons.index(part.errors.own)
-            likely = f"{part.errors.confidence:.4g}"
-            parts += [
-                tag("p", f"{name}: within ±{errors[own]:.4g} with {likely} probability")
-                for name, errors in part.errors.rows
-            ]
-    return Html("".join(dict.fromkeys(parts)))
-
-
-def write_refusal(error: Error) -> Html:
-    """Return the reason why a cell has no price, as HTML; nothing was charged."""
-    hint = [tag("p", f"Hint: {error.hint}")] if error.hint else []
-    return Html("".join([tag("p", f"{type(error).__name__}: {error.message}"), *hint]))
-
-
-def find_problem(error: Error, source: str) -> Data | None:
-    """Return the characters of a cell that an error is about, as a front end counts them; None if it names none."""
-    text, span = error.text, error.span
-    if not text or span is None:
-        return None
-    start = len(source) - len(text)  # blanks replace a name before <<
-    if start < 0 or any(a != b != " " for a, b in zip(source[start:], text, strict=True)):
-        start = source.find(text)
-    if start < 0:
-        return None
-    ends = (start + span[0], start + max(span[1], span[0] + 1))
-    first, last = (len(source[:end].encode("utf-16-le")) // 2 for end in ends)
-    return {"from": first, "to": last, "message": " ".join(filter(None, (error.message, error.hint)))}
-
-
-def lay_out(source: str) -> str:
-    """Return a cell with its SQL laid out in lines; ParseError if a quote or a comment does not end."""
-    from dpsql.language.formatter import format_statements  # loads the parser, which clients don't need
-
-    head, _, text = source.partition("\n")
-    return f"{head.rstrip()}\n{format_statements(text).rstrip()}"
-
-
-class Comm(Protocol):
-    """A channel of Jupyter between the kernel and the front end."""
-
-    comm_id: str
-
-    def send(self, data: Data) -> object: ...
-    def on_msg(self, callback: Callable[[Data], object]) -> object: ...
-    def on_close(self, callback: Callable[[Data], object]) -> object: ...
-    def close(self) -> object: ...
-
-
-class PanelComms:
-    """The open panels of a kernel, and their messages."""
-
-    def __init__(
-        self,
-        shell: InteractiveShell,
-        cells: CellTexts,
-        sessions: Sessions,
-        find_parameters: Callable[[CellOptions, str], Params],
-    ) -> None:
-        self._shell = shell
-        self._cells = cells
-        self._sessions = sessions
-        self._find_parameters = find_parameters
-        self._comms: dict[str, Comm] = {}
-
-    def start(self) -> None:
-        """Note each cell that runs and, in a kernel, wait for panels."""
-        self._shell.events.register("pre_run_cell", self._begin_cell)
-        self._shell.events.register("post_run_cell", self._end_cell)
-        manager = self._find_manager()
-        if manager is not None:
-            manager.register_target(TARGET, self._open)
-
-    def stop(self) -> None:
-        """Close the panels and accept no more."""
-        for event, function in (("pre_run_cell", self._begin_cell), ("post_run_cell", self._end_cell)):
-            with suppress(ValueError):
-                self._shell.events.unregister(event, function)
-        manager = self._find_manager()
-        if manager is not None:
-            manager.targets.pop(TARGET, None)
-        for comm in list(self._comms.values()):
-            with suppress(Exception):
-                comm.close()
-        self._comms.clear()
-
-    def _find_manager(self) -> Any:
-        return getattr(getattr(self._shell, "kernel", None), "comm_manager", None)
-
-    def _begin_cell(self, info: ExecutionInfo) -> None:
-        if info.cell_id and info.raw_cell:
-            self._cells.note(info.cell_id, info.raw_cell)
-
-    def _end_cell(self, result: object) -> None:
-        for comm in list(self._comms.values()):
-            self._send(comm, self._write_budget)
-
-    def _open(self, comm: Comm, message: Data) -> None:
-        self._comms[comm.comm_id] = comm
-        comm.on_msg(lambda received: self._receive(comm, received))
-        comm.on_close(lambda _: self._comms.pop(comm.comm_id, None))
-        self._send(comm, self._write_budget)
-
-    def _receive(self, comm: Comm, message: Data) -> None:
-        asked = message.get("content", {}).get("data", {})
-        if not isinstance(asked, Mapping):
-            return
-        if asked.get("want") == "price" and isinstance(asked.get("text"), str):
-            self._send(comm, lambda: {**self._write_price(asked["text"]), "number": asked.get("number")})
-        elif asked.get("want") == "layout" and isinstance(asked.get("text"), str):
-            self._send(comm, lambda: self._write_layout(asked["text"]))
-        else:
-            self._send(comm, self._write_budget)
-
-    def _send(self, comm: Comm, write: Callable[[], Data]) -> None:
-        """Send a message. Failures are ignored, so a panel never disturbs the notebook."""
-        with suppress(Exception, KeyboardInterrupt):
-            comm.send(write())
-
-    def _write_budget(self) -> Data:
-        session = self._sessions.get(self._sessions.current)
-        html = ""
-        if session is not None:
-            with session.asking_briefly():
-                tables = show_tables(session).unfold(False)
-                html = self._cells.link(session.budget_panel()).html() + tag("h2", "Tables") + tables
-        return {"kind": "budget", "open": session is not None, "html": html}
-
-    def explain(self, source: str) -> Explanation | None:
-        """Return the plan of a cell's text, run or not; None if it has no statement that could be paid.
-
-        Raises:
-            Error: it can't be bound, or no session is open.
-        """
-        from dpsql.language.statements import PRICED, parse
-
-        found = re.match(r"\s*(?:[\w.]+\s*=\s*)?(%%?)(\w+)([^\n]*)\n?", source)
-        if found is None or not guide.is_ours(self._shell, "cell" if found[1] == "%%" else "line", found[2]):
-            return None
-        if found[1] == "%%":
-            options, text = guide.parse_cell_line(found[3]), source[found.end() :]
-        else:
-            options, text = guide.parse_statement_line(found[3].strip())
-        _, text = guide.split_name(text)
-        if options.file or options.help or not guide.says_anything(text):
-            return None
-        if found[1] == "%" and text.split(None, 1)[0].upper() not in guide.STATEMENTS:
-            return None  # a command, not a statement
-        guide.refuse_templates(text)
-        session = self._sessions.get_open(options.session)
-        params = self._find_parameters(options, text)
-        if not any(statement.kind in PRICED for statement in parse(text, params)):
-            return None
-        with session.asking_briefly():
-            return session.explain(text, params, epsilon=options.epsilon)
-
-    def _write_price(self, text: str) -> Data:
-        source = text[:MAX_PRICED_TEXT]
-        try:
-            explanation = self.explain(source)
-        except Error as error:
-            problem = find_problem(error, source)
-            return {
-                "kind": "price",
-                "known": False,
-                "html": write_refusal(error),
-                "problem": problem,
-                "of": text,
-            }
-        html = "" if explanation is None else write_price(explanation)
-        return {"kind": "price", "known": explanation is not None, "html": html, "problem": None, "of": text}
-
-    def _write_layout(self, text: str) -> Data:
-        found = re.match(r"\s*%%(\w+)", text)
-        if found is None or not guide.is_ours(self._shell, "cell", found[1]):
-            return {"kind": "layout", "of": text, "text": text}
-        try:
-            return {
-                "kind": "layout",
-                "of": text,
-                "text": lay_out(text[:MAX_PRICED_TEXT]) + text[MAX_PRICED_TEXT:],
-            }
-        except Error as error:
-            return {"kind": "layout", "of": text, "refused": error.message}
-
-
-def _flatten(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip()
-
 
 _PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
 _KEPT = "_dpsql_sessions"
@@ -303,7 +60,7 @@ class DpsqlMagic(Magics):
     )
     ledger = Unicode("", help="The ledger of %dpsql connect, if it names none.").tag(config=True)
 
-    def __init__(self, shell: InteractiveShell, sessions: Sessions) -> None:
+    def __init__(self, shell: InteractiveShell, sessions: sessions.Sessions) -> None:
         super().__init__(shell)
         self._shell = shell
         self._in_kernel = hasattr(shell, "kernel")
@@ -489,14 +246,14 @@ class DpsqlMagic(Magics):
     def _show(self, what: str) -> Callable[[str], object]:
         return lambda rest: self.sessions.get_open(rest or None).sql(f"SHOW {what.upper()}")
 
-    def _format(self, rest: str) -> Panel:
+    def _format(self, rest: str) -> render.Panel:
         if not rest:
             raise ParseError(
                 "there is no SQL to format.", hint="%dpsql format SELECT ..., or %%dpsql --format"
             )
         from dpsql.language.formatter import format_statements
 
-        return Panel(format_statements(rest))
+        return render.Panel(format_statements(rest))
 
     def _policy(self, rest: str) -> object:
         if not is_policy_command(rest):
@@ -622,8 +379,8 @@ def load(shell: InteractiveShell) -> None:
     """Register the magic and completion, and print one line. Loading again keeps open opened."""
     _forget(shell)
     opened = vars(shell).get(_KEPT)
-    if not isinstance(opened, Sessions):
-        opened = Sessions()
+    if not isinstance(opened, sessions.Sessions):
+        opened = sessions.Sessions()
         vars(shell)[_KEPT] = opened
         atexit.register(_leave, shell, opened)
     magic = DpsqlMagic(shell, opened)
@@ -634,7 +391,7 @@ def load(shell: InteractiveShell) -> None:
         magic.rows = chosen.rows
     shell.register_magics(magic)
     magic.panels.start()
-    matcher = Matcher(shell, opened)
+    matcher = inspection.Matcher(shell, opened)
     magic.find_names = matcher.find_names
     shell.Completer.custom_matchers.append(matcher)
     shell.input_transformers_cleanup.append(MagicFirst(shell))
@@ -644,7 +401,7 @@ def load(shell: InteractiveShell) -> None:
         magic._open(None, chosen.database or ":memory:", chosen.policy, chosen.ledger, chosen.analyst)
         return
     session = opened.get(opened.current)
-    print(sessions.summarise_session(session) if session else f"dpsql {__version__}: {guide.NO_SESSION}")
+    print(sessions.summarise_session(session))
 
 
 class MagicFirst:
@@ -669,7 +426,7 @@ def unload(shell: InteractiveShell) -> None:
         shell.magics_manager.magics[kind].pop("dpsql", None)
 
 
-def _leave(shell: InteractiveShell, opened: Sessions) -> None:
+def _leave(shell: InteractiveShell, opened: sessions.Sessions) -> None:
     """Close all sessions as the shell ends, since an engine that is still open prints a long warning."""
     for session in opened.values():
         session.close()
@@ -692,116 +449,3 @@ def _forget(shell: InteractiveShell) -> None:
             vars(configurable)["panels"].stop()
     shell.configurables[:] = [c for c in shell.configurables if type(c).__name__ != "DpsqlMagic"]
     shell.magics_manager.registry.pop("DpsqlMagic", None)
-
-
-# -- connections to an owner's server -------------------------------------------------------------------------------
-
-CONNECT = "%dpsql connect grpc+tls://host:31337 --token-file FILE"
-_NO_TOKEN = "a file with the token, or the variable DPSQL_TOKEN; a notebook would store and share it."
-
-
-def names_server(given: CellOptions) -> bool:
-    """Return whether the line of ``%dpsql connect`` names a server."""
-    return any(is_address(word) for word in given.rest)
-
-
-def open_server(given: CellOptions, kernel: bool) -> AnalystSession:
-    """Open a session on a server.
-
-    ``kernel``: whether to ask for the token in a notebook, unseen and without storing it.
-
-    Raises:
-        ParseError: more than an address, or a flag that the server decides.
-        ServerError: it can't be reached, or there is no token.
-    """
-    from dpsql.client.channel import find_token, parse_address  # most notebooks have no server
-
-    if len(given.rest) > 1:  # not repeated: it may be the token
-        raise ParseError("%dpsql connect takes one address and flags.", hint=CONNECT)
-    own = {"policy": given.policy, "ledger": given.ledger, "analyst": given.analyst}
-    named = [flag for flag, value in own.items() if value is not None]
-    if named:
-        raise ParseError(f"a server has its own {' and '.join(named)}.", hint=CONNECT)
-    address = str(parse_address(given.rest[0]))
-    token = find_token(None, given.token_file)
-    if token is None and given.tls_client_cert is None:
-        token = _ask_token(address, kernel)
-    return connect_server(
-        address,
-        token,
-        given.tls_ca,
-        tls_client_cert=given.tls_client_cert,
-        tls_client_key=given.tls_client_key,
-    )
-
-
-def _ask_token(address: str, kernel: bool) -> str | None:
-    """Ask for the token, unseen; ServerError without a terminal."""
-    from dpsql.client.channel import find_token
-
-    if not kernel and not sys.stdin.isatty():
-        raise ServerError(f"there is no token for {address}.", hint=f"--token-file FILE: {_NO_TOKEN}")
-    try:
-        return find_token(getpass.getpass(f"token for {address}: ").strip())
-    except (StdinNotImplementedError, EOFError, KeyboardInterrupt):
-        raise ServerError(
-            f"there is no token for {address}.", hint=f"--token-file FILE: {_NO_TOKEN}"
-        ) from None
-
-
-# -- the owner's commands -------------------------------------------------------------------------------------------
-
-INIT = "%dpsql policy init visits.parquet -o policy.toml"
-CHECK = "%dpsql policy check policy.toml"
-
-
-def is_policy_command(rest: str) -> bool:
-    """Return whether the words after ``%dpsql policy`` are an owner's command rather than a session's name."""
-    return rest.partition(" ")[0].lower() in ("init", "check")
-
-
-def run_policy_command(rest: str, space: Mapping[str, object]) -> Panel:
-    """Run ``init``, which writes a first policy, or ``check``.
-
-    A source or a database may be a variable of ``space``: a frame, a mapping of names to frames, or a connection.
-
-    Raises:
-        ParseError: words or flags that the command does not take.
-        PolicyError: the source or the policy can't be read.
-    """
-    first, _, words = rest.partition(" ")
-    return _init(words, space) if first.lower() == "init" else _check(words, space)
-
-
-def _init(words: str, space: Mapping[str, object]) -> Panel:
-    from dpsql.owner.policy_init import init_policy
-
-    given, flags = parse_words(words, guide.INIT_FLAGS)
-    if "--database" in flags:
-        given = (*given, str(flags["--database"]))
-    if len(given) != 1:
-        raise ParseError("%dpsql policy init takes one source.", hint=INIT)
-    source = _find(given[0], space)
-    if is_frame(source):
-        source = {given[0]: source}
-    unit, output = (str(flags[name]) if name in flags else None for name in ("--unit", "-o"))
-    draft = init_policy(source, unit, output)
-    return Panel(str(draft).rstrip("\n") if output is None else draft.summary(output, "%dpsql"))
-
-
-def _check(words: str, space: Mapping[str, object]) -> Panel:
-    from dpsql.owner.policy_check import check_policy
-
-    given, flags = parse_words(words, guide.CHECK_FLAGS)
-    if "--database" in flags:
-        given = (*given, str(flags["--database"]))
-    if not 1 <= len(given) <= 2:
-        raise ParseError("%dpsql policy check takes a policy, and a database if it has one.", hint=CHECK)
-    data = _find(given[1], space) if len(given) > 1 else ":memory:"
-    return Panel(str(check_policy(Path(given[0]), data, "--data" in flags)))
-
-
-def _find(word: str, space: Mapping[str, object]) -> object:
-    """Return the variable of that name, unless it is a text; else the word, which is a path."""
-    found = space.get(word) if word.isidentifier() else None
-    return found if found is not None and not isinstance(found, str) else word

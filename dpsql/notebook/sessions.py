@@ -26,9 +26,8 @@ from dpsql.errors import BindError, Error, PolicyError, did_you_mean
 from dpsql.language.parameter_values import Params
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import watch_progress
-from dpsql.notebook import guide
 from dpsql.notebook.completion import ColumnFacts, KnownNames
-from dpsql.notebook.guide import CellOptions
+from dpsql.notebook.guide import NO_SESSION, CellOptions
 from dpsql.notebook.render import Panel, SchemaTree, TreeTable
 from dpsql.policy.tables import Column, Table
 from dpsql.policy.toml import Section, declare_field, parse_toml, read_section
@@ -50,7 +49,7 @@ class Sessions(dict[str, "AnalystSession"]):
         if wanted not in self:
             if name and self:
                 raise BindError(f"there is no open session {name}.", hint=did_you_mean(name, self))
-            raise BindError("no session is open yet.", hint=guide.NO_SESSION)
+            raise BindError("no session is open yet.", hint=NO_SESSION)
         return self[wanted]
 
 
@@ -120,8 +119,10 @@ def is_frame(found: object) -> bool:
     return not isinstance(found, str | Mapping) and hasattr(type(found), "columns")
 
 
-def summarise_session(session: AnalystSession) -> str:
-    """Return one line for loading and connecting: version, tables, budget."""
+def summarise_session(session: AnalystSession | None) -> str:
+    """Return one line for loading and connecting: version, tables, budget; or the way to open a session."""
+    if session is None:
+        return f"dpsql {__version__}: {NO_SESSION}"
     return " · ".join((f"dpsql {__version__}", *describe_session(session)))
 
 

@@ -2,6 +2,6 @@
 
 policy_init.py    dpsql policy init, and dpsql policy import of SmartNoise's metadata
 policy_check.py   dpsql policy check
-row_counts.py     its exact counts of the data, for --data
-column_checks.py  checks of single columns
+source_checks.py  its checks that read rows: types, formats, and exact counts for --data
+column_checks.py  its findings; checks of single columns
 """

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
+from dpsql.errors import did_you_mean
+from dpsql.late_dataclass import dataclass
 from dpsql.numerics.exact_numbers import round_significant, write_number
 from dpsql.policy.model import Column, NameMapping, Policy, Table
 from dpsql.policy.tables import ZONED
 from dpsql.policy.toml import write_toml
+from dpsql.policy.unit_guess import names_a_thing
 from dpsql.policy.validate import DateBound, write_bound
 
 KNOWN_BOUNDS = (
@@ -46,6 +51,64 @@ _FITTING = {
     "interval": "numbers of seconds",
 }
 """The form of a column's values, and of the ends of its bounds, by its kind."""
+
+
+@dataclass(repr=False)
+class Findings:
+    """The findings of a check: ``missing`` has the errors, ``advice``, ``budget`` and ``proposals`` are optional.
+
+    ``types`` are proposed lines, and ``edits`` their values by key. ``sampled`` names the rows in which values that would be
+    NULL were sought, and ``lost`` is whether there were any.
+    """
+
+    declared: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    advice: list[str] = field(default_factory=list)
+    budget: list[str] = field(default_factory=list)
+    proposals: list[str] = field(default_factory=list)
+    types: list[str] = field(default_factory=list)
+    counted: list[str] = field(default_factory=list)
+    edits: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    sampled: list[str] = field(default_factory=list)
+    lost: bool = False
+
+    def lines(self) -> list[str]:
+        """Return the findings as lines of text."""
+        lines = list(self.declared)
+        for title, said in (("Missing:", self.missing), ("To consider:", self.advice)):
+            if said:
+                lines += ["", title, *(f"  - {line}" for line in said)]
+        if self.types:
+            title = "Types, proposed from the rows. Correct them if necessary, use --write, or replace the lines and paste:"
+            lines += ["", title, ""]
+            lines += [f"    {line}" for line in self.types]
+        proposed = [*(["[budget]"] if self.budget else []), *self.budget, *self.proposals]
+        if proposed:
+            lines += [
+                "",
+                "You could declare these values, which are public knowledge and no row decides:",
+                "",
+            ]
+            lines += [f"    {line}" for line in proposed]
+        if not self.missing:
+            lines += ["", self._conclude()]
+        if self.counted:
+            lines += ["", "Exact counts, which must not be published:"]
+            lines += [f"  - {line}" for line in self.counted]
+        return lines
+
+    def _conclude(self) -> str:
+        """Return the last line of a check that found nothing missing in the policy."""
+        if self.lost:
+            return "All is declared, but some values are read as NULL: see above."
+        if self.sampled:
+            return f"Nothing is missing, as far as {' and '.join(self.sampled)} show."
+        return "Nothing is missing. Nothing above depends on a row."
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = __str__
 
 
 def find_known_bounds(name: str) -> tuple[str, str] | None:
@@ -240,3 +303,55 @@ def check_period(table: Table, schema: Mapping[str, str]) -> Iterator[str]:
     kind = None if period is None else NameMapping(schema).get(period.column)
     if period is not None and kind not in (None, "DATE", "TIMESTAMP"):
         yield f"{table.name}: a budget per period needs a DATE or a TIMESTAMP, and {period.column} is {kind}."
+
+
+def check_bounds(table: Table, schema: Mapping[str, str], unit: str, findings: Findings) -> None:
+    """Report bounds, values and time zones, declared and missing; ``unit`` is the column of the privacy unit."""
+    known = {name.lower() for name, column in table.columns.items() if column.bounds or column.values}
+    undeclared, proposed = [], []
+    for name, kind in schema.items():
+        wanted = find_kind(kind) == "number" and not names_a_thing(name)
+        if name.lower() in known or name.lower() == unit.lower() or not wanted:
+            continue
+        found = find_known_bounds(name)
+        if found is None:
+            undeclared.append(name)
+        else:
+            declared = next((c.type for n, c in table.columns.items() if n.lower() == name.lower()), None)
+            typed = f'type = "{declared}", ' if declared else ""
+            proposed.append(f"{name} = {{ {typed}bounds = {found[0]} }}")
+    for name, column in table.columns.items():
+        if column.bounds is not None:
+            low, high = (write_bound(end) for end in column.bounds)
+            where = f", local times of {column.time_zone}" if column.time_zone is not None else ""
+            findings.declared.append(f"  {name}: {low} to {high}{where}")
+        elif column.values is not None:
+            findings.declared.append(f"  {name}: {len(column.values)} public values")
+    spoken = {name.lower() for name in table.columns} | {unit.lower()} | {name.lower() for name in undeclared}
+    unnamed = [
+        name
+        for name in schema
+        if name.lower() not in spoken and not any(line.startswith(f"{name} = ") for line in proposed)
+    ]
+    if unnamed and table.text is None:
+        findings.declared.append(f"  not in the policy, but open to statements: {', '.join(unnamed)}")
+    if undeclared:
+        findings.advice.append(
+            f"{table.name}: {', '.join(undeclared)}: no bounds, so no sums or means of them. Ask someone who knows their "
+            "meaning; don't look in the data."
+        )
+    zones = {name.lower(): column.time_zone for name, column in table.columns.items()}
+    moments = [name for name, kind in schema.items() if kind == ZONED and zones.get(name.lower()) is None]
+    if moments:
+        findings.advice.append(
+            f"{table.name}: {', '.join(moments)}: no time_zone, so statements that need local times name a zone. Where one zone "
+            f'fits all, write time_zone = "UTC", or another, in the line of the column.'
+        )
+    if proposed:
+        findings.proposals += [f"[tables.{table.name}.columns]", *proposed]
+
+
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """Return the sentence that names the closest known name; empty if none is close."""
+    hint = did_you_mean(name, known) or ""
+    return hint[:1].upper() + hint[1:]

@@ -2,58 +2,46 @@
 
 It shows column names and types, never rows, because a bound that is looked up in the data reveals something about them.
 The bounds that it proposes are public knowledge (an age, a month, a latitude). If neither the source nor the policy has
-types, it proposes them from the rows, and for a CSV file a format from the first lines. Once the owner declares them, no row
-decides them. Values of text files that would be NULL are counted in a sample, or with ``--data`` in all rows. It says
-whether a text file's first records can be used at all, since no session looks.
-
-With ``--data`` it adds the exact counts of :mod:`dpsql.owner.row_counts`.
+types, it proposes them from the rows, as :mod:`dpsql.owner.source_checks` says, which also counts rows for ``--data``.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from dpsql.binding.relations.catalog import Catalog
-from dpsql.engine import proposals
-from dpsql.engine.base import find_files
 from dpsql.engine.duckdb import DuckDBEngine
-from dpsql.engine.text_sources import (
-    READ_ERRORS,
-    describe_records,
-    read_first_record,
-    reads_columns,
-    show_headings,
-)
-from dpsql.errors import LedgerError, PolicyError, did_you_mean, find_nearest
+from dpsql.errors import LedgerError, PolicyError, find_nearest
 from dpsql.late_dataclass import dataclass
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.state_files import place_ledger
 from dpsql.ledger.terms import Terms
 from dpsql.numerics.exact_numbers import round_significant, write_number
 from dpsql.owner.column_checks import (
+    Findings,
+    check_bounds,
     check_columns,
     check_delta,
     check_period,
     count_possible_units,
-    find_kind,
-    find_known_bounds,
     list_undated,
+    suggest_name,
 )
-from dpsql.owner.row_counts import count_rows
-from dpsql.policy import model
-from dpsql.policy.model import Policy, Table
-from dpsql.policy.tables import ZONED
-from dpsql.policy.toml import TODO, parse_toml, set_values, write_toml
-from dpsql.policy.unit_guess import names_a_thing, write_unit
-from dpsql.policy.validate import fold, write_bound
+from dpsql.owner.source_checks import (
+    check_records,
+    count_rows,
+    describe_missing_column,
+    propose_missing_types,
+)
+from dpsql.policy.model import Policy, Table, fold, read_policy_file
+from dpsql.policy.toml import TODO, parse_toml, set_values
+from dpsql.policy.unit_guess import write_unit
 from dpsql.privacy.accountants import suggest_delta
 from dpsql.privacy.amounts import SYMBOLS
 
@@ -103,7 +91,7 @@ class Undecided:
 
 def find_undecided(path: Path) -> Undecided:
     """Return the open decisions of a policy file; PolicyError if it can't be read, or is not TOML."""
-    text = model.read_policy_file(path)
+    text = read_policy_file(path)
     document = parse_toml(text, path.name)
     places = []
     for keys in _find_todos(document.data, ()):
@@ -132,79 +120,6 @@ def _describe(table: str, key: str, places: list[tuple[str, int]]) -> str:
     )
 
 
-@dataclass(repr=False)
-class Findings:
-    """The findings of a check: ``missing`` has the errors, ``advice``, ``budget`` and ``proposals`` are optional.
-
-    ``types`` are proposed lines, and ``edits`` their values by key. ``sampled`` names the rows in which values that would be
-    NULL were sought, and ``lost`` is whether there were any.
-    """
-
-    declared: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    advice: list[str] = field(default_factory=list)
-    budget: list[str] = field(default_factory=list)
-    proposals: list[str] = field(default_factory=list)
-    types: list[str] = field(default_factory=list)
-    counted: list[str] = field(default_factory=list)
-    edits: dict[tuple[str, ...], Any] = field(default_factory=dict)
-    sampled: list[str] = field(default_factory=list)
-    lost: bool = False
-
-    def lines(self) -> list[str]:
-        """Return the findings as lines of text."""
-        lines = list(self.declared)
-        for title, said in (("Missing:", self.missing), ("To consider:", self.advice)):
-            if said:
-                lines += ["", title, *(f"  - {line}" for line in said)]
-        if self.types:
-            title = "Types, proposed from the rows. Correct them if necessary, use --write, or replace the lines and paste:"
-            lines += ["", title, ""]
-            lines += [f"    {line}" for line in self.types]
-        proposed = [*(["[budget]"] if self.budget else []), *self.budget, *self.proposals]
-        if proposed:
-            lines += [
-                "",
-                "You could declare these values, which are public knowledge and no row decides:",
-                "",
-            ]
-            lines += [f"    {line}" for line in proposed]
-        if not self.missing:
-            lines += ["", self._conclude()]
-        if self.counted:
-            lines += ["", "Exact counts, which must not be published:"]
-            lines += [f"  - {line}" for line in self.counted]
-        return lines
-
-    def _conclude(self) -> str:
-        """Return the last line of a check that found nothing missing in the policy."""
-        if self.lost:
-            return "All is declared, but some values are read as NULL: see above."
-        if self.sampled:
-            return f"Nothing is missing, as far as {' and '.join(self.sampled)} show."
-        return "Nothing is missing. Nothing above depends on a row."
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-    __repr__ = __str__
-
-
-def _describe_missing_column(error: PolicyError, declared: Policy, base: Path, said: list[str]) -> list[str]:
-    """Return sentences about a column that a text file lacks, with the file's names; none about another error.
-
-    ``said``: the missing columns so far, which are not named again.
-    """
-    table = declared.tables.get(error.keys[1]) if error.keys[:1] == ("tables",) and error.keys[2:3] else None
-    if table is None or table.text is None:
-        return []
-    headings = show_headings(table, model.list_types(declared, table), find_files(table, base))
-    named = any(
-        line.startswith(f"{table.name}.{error.keys[-1]} is in the policy but not in ") for line in said
-    )
-    return headings if named else [error.message, *headings]
-
-
 def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False) -> Findings:
     """Check a policy against its data's columns.
 
@@ -229,11 +144,11 @@ def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False)
             raise
         return findings  # the rest needs the privacy unit
     _check_budget(declared, findings)
-    declared = _propose_missing_types(declared, policy.parent, data, findings, rows)
+    declared = propose_missing_types(declared, policy.parent, data, findings, rows)
     try:
         engine = DuckDBEngine(data, declared, policy.parent)
     except PolicyError as error:
-        found = _describe_missing_column(error, declared, policy.parent, findings.missing)
+        found = describe_missing_column(error, declared, policy.parent, findings.missing)
         if not found:
             raise
         findings.missing += found
@@ -247,9 +162,7 @@ def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False)
                 findings.missing.append(f"{table.name}: {error.message}")
                 continue
             _check_table(table, schema, undecided, findings)
-            if table.text is not None:
-                said = describe_records(table, find_files(table, policy.parent))
-                findings.missing += [f"{table.name}: {line}" for line in said]
+            check_records(table, policy.parent, findings)
             units += [count for count in (count_possible_units(table, schema),) if count is not None]
             if rows:
                 findings.counted += count_rows(engine, table, schema, declared, policy.parent)
@@ -288,180 +201,6 @@ def write_proposals(policy: str | Path, findings: Findings) -> int:
     except OSError:
         raise PolicyError(f"{path} can't be written.", hint="check the permissions of its folder.") from None
     return len(findings.edits)
-
-
-def _propose_missing_types(policy: Policy, base: Path, data: Any, findings: Findings, rows: bool) -> Policy:
-    """Return the policy with proposals for missing types, so that the rest can be checked."""
-    tables = {}
-    for name, table in policy.tables.items():
-        tables[name] = table
-        if table.text is None and not table.several:
-            frame = model.NameMapping(data).get(table.source or name) if isinstance(data, Mapping) else None
-            kinds = {} if frame is None else proposals.propose_object_types(name, frame)
-            untyped = {c: k for c, k in kinds.items() if c not in table.columns or not table.columns[c].type}
-            if untyped:
-                findings.missing.append(f"{name}: the types of its columns of Python objects.")
-                tables[name] = _propose_types(table, untyped, findings)
-            continue
-        try:
-            files = find_files(table, base)
-        except PolicyError:
-            continue  # the engine reports it
-        _check_format(table, files, findings)
-        found = _propose_format(policy, table, files, findings)
-        tables[name] = table = table if found is None else found[0]
-        there = model.NameMapping(proposals.propose_types(table, files) if found is None else found[1].types)
-        named = table.text == "json" or table.format is None or table.format.header
-        for column in model.list_mentioned(policy, table) if there and named else ():
-            if column not in there:
-                findings.missing.append(
-                    f"{name}.{column} is in the policy but not in {table.source}. {_suggest(column, there)}"
-                )
-        spoken = model.NameMapping(dict.fromkeys((*table.columns, *model.list_mentioned(policy, table))))
-        unnamed = [column for column in there if column not in spoken] if there and named else []
-        if unnamed and any(column.type for column in table.columns.values()):
-            findings.advice.append(
-                f"{name}: {', '.join(unnamed)}: in {table.source} but not in the policy, so statements can't use it."
-            )
-        missing = model.list_untyped(policy, table)
-        if not missing and any(column.type for column in table.columns.values()):
-            _check_losses(policy, table, files, there, findings, rows)
-            continue
-        kinds = {column: there.get(column, "VARCHAR") for column in missing}
-        spoken = model.NameMapping({**table.columns, **dict.fromkeys(missing)})
-        kinds |= {column: kind for column, kind in there.items() if column not in spoken}
-        kinds = kinds or {"column": "VARCHAR"}
-        findings.missing.append(f"{name}: the types of its columns, because {table.source} has none.")
-        notes = {} if found is None else found[1].notes
-        findings.advice += [f"{name}.{column}: {note}." for column, note in notes.items() if column in kinds]
-        tables[name] = _propose_types(table, kinds, findings)
-    return replace(policy, tables=tables)
-
-
-def _propose_format(
-    policy: Policy, table: Table, files: list[str], findings: Findings
-) -> tuple[Table, proposals.TextProposal] | None:
-    """Return a CSV table and its proposal, with the proposed format if its own does not read it; None for other tables."""
-    if table.text in (None, "json"):
-        return None
-    proposal = proposals.propose_format(table, files, model.list_mentioned(policy, table))
-    if proposal is None or not proposal.settings:
-        return None if proposal is None else (table, proposal)
-    types = {name: column.type for name, column in table.columns.items() if column.type is not None}
-    if types and not model.list_untyped(policy, table) and reads_columns(table, types, files):
-        losses = proposals.count_losses(table, files, types)
-        better = proposals.count_losses(replace(table, format=proposal.form), files, types)
-        if losses is None or better is None or losses.weight <= better.weight:
-            return table, proposal
-    if table.format is None:
-        findings.edits["tables", table.name, "format"] = proposal.settings
-    else:
-        for key, value in proposal.settings.items():
-            findings.edits["tables", table.name, "format", key] = value
-    settings = proposal.form.collect()
-    findings.types += write_toml({"tables": {table.name: {"format": settings}}}).splitlines()
-    findings.missing.append(f"{table.name}: its format, as the first lines of {table.source} show.")
-    return replace(table, format=proposal.form), proposal
-
-
-def _check_losses(
-    policy: Policy, table: Table, files: list[str], there: Mapping[str, str], findings: Findings, rows: bool
-) -> None:
-    """Report values of a text source that are NULL under its declared types, and propose better ones."""
-    if table.text is None:
-        return
-    types = model.list_types(policy, table)
-    losses = proposals.count_losses(table, files, types, None if rows else proposals.SAMPLE_ROWS)
-    if losses is None:
-        return  # the engine reports it
-    which = (
-        f"all rows of {table.source}"
-        if rows
-        else f"the first {proposals.SAMPLE_ROWS:,} rows of {table.source}"
-    )
-    findings.sampled.append(which)
-    if losses.unread:
-        findings.lost = True
-        much = losses.unread * 4 >= losses.rows
-        share = "none" if losses.unread == losses.rows else "at least a quarter" if much else "some"
-        here = which.replace("all rows", "the rows", 1) if share == "none" else which
-        if table.text == "json":
-            why = "is a JSON object" if share == "none" else "are no JSON objects"
-        else:
-            can = "can" if share == "none" else "can't"
-            why = f"{can} be read, since their fields or quotes don't fit the format"
-        (findings.missing if much else findings.advice).append(
-            f"{table.name}: {share} of {here} {why}: all their values are NULL."
-        )
-    better = {}
-    for name, (lost, values) in losses.lost.items():
-        findings.lost = True
-        kind, proposed = types[name], there.get(name, "VARCHAR")
-        if lost * 4 < values:
-            findings.advice.append(
-                f"{table.name}.{name}: some values in {which} do not fit {kind}, and are NULL."
-            )
-            continue
-        findings.missing.append(
-            f"{table.name}.{name}: at least a quarter of its values in {which} do not fit {kind}, and are NULL."
-        )
-        better[name] = "VARCHAR" if proposed == kind else proposed
-    if better:
-        _propose_types(table, better, findings)
-
-
-def _propose_types(table: Table, kinds: Mapping[str, str], findings: Findings) -> Table:
-    """Record proposed types, and known bounds of numbers, and return the table with them."""
-    bounded = _bound_known(table, kinds)
-    table = replace(table, columns={**table.columns, **bounded})
-    findings.types += model.write_columns(table, kinds)
-    typed = {
-        c: replace(table.columns[c] if c in table.columns else model.Column(), type=k)
-        for c, k in kinds.items()
-    }
-    for name, column in typed.items():
-        place = ("tables", table.name, "columns", name)
-        findings.edits[*place, "type"] = column.type
-        if column.bounds is not None and name in bounded:
-            findings.edits[*place, "bounds"] = list(column.bounds)
-    return replace(table, columns={**table.columns, **typed})
-
-
-def _bound_known(table: Table, kinds: Mapping[str, str]) -> dict[str, model.Column]:
-    """Return undeclared columns of numbers with bounds that are public knowledge."""
-    made = {}
-    for name, kind in kinds.items():
-        column = table.columns[name] if name in table.columns else model.Column()
-        known = find_known_bounds(name)
-        if known and find_kind(kind) == "number" and column.bounds is None and column.values is None:
-            low, high = json.loads(known[0])
-            made[name] = replace(column, bounds=(Fraction(low), Fraction(high)))
-    return made
-
-
-def _check_format(table: Table, files: list[str], findings: Findings) -> None:
-    """Report risks of a text source's format."""
-    form = table.format or model.Format()
-    if form.quoted_newlines:
-        findings.advice.append(
-            f"{table.name}: quoted_newlines: one stray quote, and so one person's row, changes the rows after it. "
-            "Write the file without newlines in its fields, if you can."
-        )
-    if form.records == "array":
-        findings.advice.append(
-            f'{table.name}: records = "array": one bad record, and so one person\'s, ends the file. '
-            "Write one object on each line, if you can."
-        )
-    elif table.text == "json":
-        try:
-            starts = [(read_first_record(path, form) or "").lstrip().startswith("[") for path in files]
-        except READ_ERRORS:
-            return
-        if any(starts):
-            findings.missing.append(
-                f"{table.name}: {table.source} looks like one array, each line of which would be a row of NULLs. "
-                'Write one object on each line, or declare format = { records = "array" }.'
-            )
 
 
 def _check_budget(policy: Policy, findings: Findings) -> None:
@@ -554,13 +293,13 @@ def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, 
         near = find_nearest(column, schema) if len(path) == 1 and unit.lstrip().startswith('"') else None
         spelled = f" Write {write_unit(near)}." if near else ""
         findings.missing.append(
-            f"{table.name}: the privacy unit {column} is not a column. {_suggest(column, schema)}{spelled}"
+            f"{table.name}: the privacy unit {column} is not a column. {suggest_name(column, schema)}{spelled}"
         )
     claimed = [path[0].column for path in table.unit_paths[1:]] + list(table.determining)
     claimed += [table.declared_period.column] if table.declared_period is not None else []
     for name in (name for name in claimed if name.lower() not in names):
         what = f"{name}, which leads to the privacy unit or divides it, is not a column."
-        findings.missing.append(f"{table.name}: {what} {_suggest(name, schema)}")
+        findings.missing.append(f"{table.name}: {what} {suggest_name(name, schema)}")
     findings.missing += check_period(table, schema)
     if claimed and not table.row_level and any(name.lower() in names for name in claimed):
         findings.declared += _say_claims(table)
@@ -577,11 +316,11 @@ def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, 
     for name in table.columns:
         if name.lower() not in names:
             findings.missing.append(
-                f"{table.name}.{name} is declared but not in the data. {_suggest(name, schema)}"
+                f"{table.name}.{name} is declared but not in the data. {suggest_name(name, schema)}"
             )
     findings.missing += check_columns(table, schema)
     left = {name: kind for name, kind in schema.items() if not undecided.has("bounds", table.name, name)}
-    _check_columns(table, left, column, findings)
+    check_bounds(table, left, column, findings)
 
 
 def _check_units(policy: Policy, engine: DuckDBEngine, findings: Findings) -> None:
@@ -621,53 +360,3 @@ def _say_claims(table: Table) -> list[str]:
     part = "" if table.period is None else f", {table.period.words},"
     unit = table.unit_path[-1].column
     return [f"  joins by {', '.join(ways)} are open; only rows of one {unit}{part} meet in them"]
-
-
-def _check_columns(table: Table, schema: Mapping[str, str], unit: str, findings: Findings) -> None:
-    known = {name.lower() for name, column in table.columns.items() if column.bounds or column.values}
-    undeclared, proposed = [], []
-    for name, kind in schema.items():
-        wanted = find_kind(kind) == "number" and not names_a_thing(name)
-        if name.lower() in known or name.lower() == unit.lower() or not wanted:
-            continue
-        found = find_known_bounds(name)
-        if found is None:
-            undeclared.append(name)
-        else:
-            declared = next((c.type for n, c in table.columns.items() if n.lower() == name.lower()), None)
-            typed = f'type = "{declared}", ' if declared else ""
-            proposed.append(f"{name} = {{ {typed}bounds = {found[0]} }}")
-    for name, column in table.columns.items():
-        if column.bounds is not None:
-            low, high = (write_bound(end) for end in column.bounds)
-            where = f", local times of {column.time_zone}" if column.time_zone is not None else ""
-            findings.declared.append(f"  {name}: {low} to {high}{where}")
-        elif column.values is not None:
-            findings.declared.append(f"  {name}: {len(column.values)} public values")
-    spoken = {name.lower() for name in table.columns} | {unit.lower()} | {name.lower() for name in undeclared}
-    unnamed = [
-        name
-        for name in schema
-        if name.lower() not in spoken and not any(line.startswith(f"{name} = ") for line in proposed)
-    ]
-    if unnamed and table.text is None:
-        findings.declared.append(f"  not in the policy, but open to statements: {', '.join(unnamed)}")
-    if undeclared:
-        findings.advice.append(
-            f"{table.name}: {', '.join(undeclared)}: no bounds, so no sums or means of them. Ask someone who knows their "
-            "meaning; don't look in the data."
-        )
-    zones = {name.lower(): column.time_zone for name, column in table.columns.items()}
-    moments = [name for name, kind in schema.items() if kind == ZONED and zones.get(name.lower()) is None]
-    if moments:
-        findings.advice.append(
-            f"{table.name}: {', '.join(moments)}: no time_zone, so statements that need local times name a zone. Where one zone "
-            f'fits all, write time_zone = "UTC", or another, in the line of the column.'
-        )
-    if proposed:
-        findings.proposals += [f"[tables.{table.name}.columns]", *proposed]
-
-
-def _suggest(name: str, schema: Mapping[str, str]) -> str:
-    hint = did_you_mean(name, schema) or ""
-    return hint[:1].upper() + hint[1:]

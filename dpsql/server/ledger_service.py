@@ -41,8 +41,9 @@ from dpsql.client.wire import (
 )
 from dpsql.errors import BudgetExceeded, Error, Interrupted, LedgerError
 from dpsql.ledger.answers import PublishedRelease, StoredRelease, is_release_name
-from dpsql.ledger.ledger import BudgetState, Entry, KeptReleases, Ledger, OwnStatements, Ticket, conceal_entry
+from dpsql.ledger.ledger import BudgetState, Entry, KeptReleases, Ledger, Ticket
 from dpsql.ledger.log_file import OUTCOMES
+from dpsql.ledger.own_statements import OwnStatements, conceal_entry
 from dpsql.ledger.store import ReplacedLedgerError
 from dpsql.ledger.terms import Terms
 from dpsql.policy.model import Policy

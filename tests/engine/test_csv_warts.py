@@ -301,7 +301,8 @@ def test_nothing_is_missing_is_not_said_where_values_are_lost(
 def test_words_after_the_sample_are_found_with_data_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.engine.proposals.SAMPLE_ROWS", 20)
+    for module in ("engine.proposals", "owner.source_checks"):
+        monkeypatch.setattr(f"dpsql.{module}.SAMPLE_ROWS", 20)
     (tmp_path / "t.csv").write_text(plain("{i}") + "41,x\n")
     policy = tmp_path / "policy.toml"
     policy.write_text(POLICY.partition("age")[0] + 'id = { type = "BIGINT" }\nx = { type = "BIGINT" }\n')

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from dpsql.notebook.magic import MAX_CELLS, TARGET, CellTexts
+from dpsql.notebook.panel import MAX_CELLS, TARGET, CellTexts
 from dpsql.report.tables import BudgetPanel, Charge
 
 COUNT = "SELECT WITH DP OPTIONS (epsilon = 0.5) COUNT(*) AS n FROM visits"
