@@ -34,7 +34,12 @@ from dpsql.mechanisms.selection.above_threshold import (
     charge_answers,
     share_epsilon,
 )
-from dpsql.mechanisms.subsample.subsample import QUESTIONS, StabilityRule, StableStream, split_stable_epsilon
+from dpsql.mechanisms.subsample.stable_questions import (
+    QUESTIONS,
+    StabilityRule,
+    StableStream,
+    split_stable_epsilon,
+)
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event
 

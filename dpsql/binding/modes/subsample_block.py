@@ -40,13 +40,13 @@ from dpsql.mechanisms.subsample.blocks import (
     StableMode,
     compute_textbook_sampling,
 )
+from dpsql.mechanisms.subsample.stable_questions import StableQuestion
 from dpsql.mechanisms.subsample.subsample import (
     BlockMean,
     BlockMedian,
     ConsensusMean,
     Coordinates,
     ResultRange,
-    StableQuestion,
     SubsampleAggregate,
     UnboundedRange,
     WinsorizedMean,

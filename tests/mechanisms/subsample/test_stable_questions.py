@@ -14,7 +14,7 @@ import pytest
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.ptr.stability_test import measure_votes_radius
 from dpsql.mechanisms.subsample.blocks import LiftedBlocks, find_winner
-from dpsql.mechanisms.subsample.subsample import (
+from dpsql.mechanisms.subsample.stable_questions import (
     StabilityRule,
     StableQuestion,
     StableStream,
