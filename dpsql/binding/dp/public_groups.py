@@ -6,7 +6,8 @@ d's range, not all pairs of a year and a month.
 
 A key computed from columns may be NULL, as NULLIF(gender, 'male') is for one value: then NULL is a group. It may also turn
 NULL into a value, as COALESCE(gender, 'unknown') does: then that value is a group. A plain column of declared values or of
-booleans has no group for NULL, nor has a key that is NULL only if a column is: rows with other values are left out.
+booleans has no group for NULL, nor has a key that is NULL only if a column is: rows with other values are left out. NULL is a
+group where the statement itself makes it: for rows that an outer join leaves without a match.
 
 Conditions of WHERE restrict the groups if they name only such columns: no data can have a row in a group whose public
 values all fail them. A condition that names another column restricts nothing, since private rows would decide the groups.
@@ -38,7 +39,7 @@ from sqlglot import exp
 
 from dpsql.binding.dp.private_block import AggregatingBlock
 from dpsql.binding.relations.fan_out import split_conjuncts
-from dpsql.binding.relations.relation import Relation, column
+from dpsql.binding.relations.relation import Field, Relation, column
 from dpsql.binding.values.fixed_point import DAY
 from dpsql.binding.values.sql_types import Typed
 from dpsql.catalogue.date_units import UNIT_OF_NAME, UNIT_SECONDS
@@ -90,6 +91,8 @@ class Values:
     """Whether they follow from bounds: many of them may have no rows."""
     present: bool = False
     """Whether no row lacks a value."""
+    unmatched: bool = False
+    """Whether NULL is one of them as the value of rows that an outer join leaves without a match."""
 
     def with_missing(self) -> Values:
         """Return the values and NULL; only the values if none is missing."""
@@ -634,13 +637,17 @@ class _Known:
         return found[0] if one and found[0].public_preserved else None
 
     def _enumerated(self, place: Place, key: Typed) -> Values | None:
-        """Return the values of a column that the policy declares, or its days."""
+        """Return the values of a column that the policy declares, or its days, and NULL for rows without a match."""
         if place in self._grids:
             return self._grids[place]
         found = self._fields.get(place)
-        if found is None:
-            return None
-        typed = found[1].typed
+        values = None if found is None else self._declared(place, key, *found)
+        if values is None or found is None or not found[1].typed.unmatched:
+            return values
+        return replace(values.with_missing(), unmatched=True)
+
+    def _declared(self, place: Place, key: Typed, relation: Relation, item: Field) -> Values | None:
+        typed = item.typed
         if typed.values is not None:
             listed = tuple(f"CAST({to_sql(make_literal(v))} AS {typed.type.sql})" for v in typed.values)
             # '2020-1-1' and '2020-01-01' are one group: shown twice, it would be answered twice and paid once.
@@ -650,7 +657,7 @@ class _Known:
         own = self._uses.get(place, []) if self._ranges else key.node.find_all(exp.Column)
         own = [node for node in own if (node.table, node.name) == place]
         days = list_days(place[1], typed, own)
-        if days is not None or not (self._ranges and found[1].declared):
+        if days is not None or not (self._ranges and item.declared):
             return days
         if typed.type.kind == "TIMESTAMP" and not self._block.binder.catalog.engine.lossless:
             return None  # other engines don't compute times from numbers
@@ -710,7 +717,9 @@ def _write_presence(part: KeyGroup, key: GroupKey, typed: Typed) -> str:
     if key.name not in part.missing:
         return present
     given = [
-        place for place in list_key_columns(typed.node) if place in part.places and part.places[place].missing
+        place
+        for place in list_key_columns(typed.node)
+        if (values := part.places.get(place)) is not None and values.missing and not values.unmatched
     ]
     if not given:
         return "TRUE"
@@ -768,9 +777,9 @@ def _size(block: AggregatingBlock, part: KeyGroup) -> tuple[int, frozenset[str]]
 
 
 def _may_be_null(typed: Typed) -> bool:
-    """Return whether NULL is a group of a key; a plain column has only values as groups."""
+    """Return whether NULL is a group of a key; a plain column has only values as groups, if each row has a match."""
     node = typed.node.this if isinstance(typed.node, exp.Cast) and typed.type.kind == "TEXT" else typed.node
-    return typed.nullable and not isinstance(node, exp.Column)
+    return typed.nullable and (typed.unmatched or not isinstance(node, exp.Column))
 
 
 def _of_its_own(key: GroupKey, typed: Typed) -> Values | None:

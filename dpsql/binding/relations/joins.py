@@ -466,7 +466,10 @@ def _link(left: list[Relation], right: Relation) -> str | None:
 
 def _optional(relation: Relation) -> Relation:
     """Return a relation whose rows may be missing: so may each value."""
-    fields = (replace(f, optional=f.is_unit, typed=replace(f.typed, nullable=True)) for f in relation.fields)
+    missing = (replace(f.typed, nullable=True, unmatched=f.typed.days is None) for f in relation.fields)
+    fields = (
+        replace(f, optional=f.is_unit, typed=typed) for f, typed in zip(relation.fields, missing, strict=True)
+    )
     return replace(relation, fields=tuple(fields))
 
 

@@ -419,6 +419,8 @@ class Typed:
     """The analyst's own node, for carets."""
     twin: tuple[exp.Expr, exp.Expr] | None = field(default=None, compare=False, repr=False)
     """A node of local time, and the moment that it shows; see :attr:`moment`."""
+    unmatched: bool = field(default=False, compare=False, repr=False)
+    """Whether it is a column that is NULL in rows of an outer join without a match."""
     days: Days | None = field(default=None, compare=False, repr=False)
     """The public days of the period's column in a scan that reads no other days."""
 

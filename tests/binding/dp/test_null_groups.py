@@ -26,6 +26,13 @@ k = { values = ["a", "b"] }
 n = { bounds = [1, 4] }
 x = { bounds = [0, 10] }
 d = { bounds = [2024-01-01, 2024-01-05] }
+[tables.o]
+privacy_unit = "u"
+max_rows = 2
+max_groups = 3
+[tables.o.columns]
+k2 = { values = ["a", "b"] }
+n2 = { bounds = [1, 4] }
 [tables.pub]
 public = true
 """
@@ -33,6 +40,7 @@ DATA = """
 CREATE TABLE t AS SELECT i AS u, [NULL, 'a', 'b'][i % 3 + 1] AS k, i % 4 = 0 AS f, CASE WHEN i % 5 > 0 THEN i % 5 END AS n,
     1.0 * (i % 7) AS x, CASE WHEN i % 3 > 0 THEN i % 3 = 1 END AS g,
     CASE WHEN i % 4 > 0 THEN DATE '2024-01-01' + (i % 3)::INT END AS d FROM range(300) r(i);
+CREATE TABLE o AS SELECT i AS u, ['a', 'b'][i % 2 + 1] AS k2, i % 3 = 0 AS g2, i % 4 + 1 AS n2 FROM range(100, 240) r(i);
 CREATE TABLE pub AS SELECT * FROM (VALUES ('a', 1), ('b', 2)) v(k, w);
 """
 
@@ -109,6 +117,28 @@ def test_a_key_that_makes_null_of_a_value_has_that_group(
     for key in ("NULLIF(k, 'a')", "NOT g", "CASE WHEN n > 2 THEN n END", "CASE WHEN k IS NULL THEN n END"):
         text = f"SELECT {key} AS q, COUNT(*) FROM t GROUP BY 1"
         assert filled(session.sql(text).fetchall()) == Counter(con.execute(text).fetchall()), key
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k2, COUNT(*) FROM t LEFT JOIN o USING (u) GROUP BY k2",
+        "SELECT o.k2, COUNT(*) FROM o RIGHT JOIN t ON t.u = o.u GROUP BY 1",
+        "SELECT upper(k2) AS q, COUNT(*) FROM t LEFT JOIN o USING (u) GROUP BY q",
+        "SELECT g2, k2, COUNT(*) FROM t LEFT JOIN o USING (u) GROUP BY ALL",
+        "SELECT n2, COUNT(*) FROM t LEFT JOIN o USING (u) GROUP BY n2",
+        "SELECT k2, COUNT(*) FROM t LEFT JOIN o USING (u) GROUP BY ROLLUP (k2)",
+        "SELECT k2, COUNT(*) FROM t LEFT JOIN o USING (u) WHERE k2 IS NULL OR k2 = 'a' GROUP BY k2",
+        "SELECT k2, COUNT(*) FROM t LEFT JOIN o USING (u) WHERE k2 <> 'a' GROUP BY k2",
+        "SELECT k2, COUNT(*) FROM (SELECT t.u, k2 FROM t LEFT JOIN o ON t.u = o.u) GROUP BY k2",
+    ],
+)
+def test_rows_without_a_match_in_an_outer_join_have_a_group(
+    session: dpsql.Session, con: duckdb.DuckDBPyConnection, text: str
+) -> None:
+    result = session.sql(text)
+    assert filled(result.fetchall()) == Counter(con.execute(text).fetchall())
+    assert not any("is NULL are in no group" in note for note in result.notes)
 
 
 def test_totals_of_cells_that_add_up_are_of_all_rows(
