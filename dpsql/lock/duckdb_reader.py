@@ -311,7 +311,10 @@ def _parameter(node: Node) -> Expr:
     return tree.Varied(name) if name.lower().startswith((tree.ANY, tree.WHOLE)) else tree.Parameter(name)
 
 
-_MAIN = "list_value struct_pack row trim ltrim rtrim substring position date_part timezone"
+_MAIN = """
+list_value struct_pack row trim ltrim rtrim substring position date_part timezone
+like_escape not_like_escape ilike_escape not_ilike_escape
+"""
 _OF_MAIN = frozenset(_MAIN.split())
 """Functions with their own syntax, which DuckDB 1.5 qualifies with a schema."""
 

@@ -479,13 +479,8 @@ def _left_out(part: KeyGroup) -> Iterator[str]:
             present |= set(list_key_columns(bare))
     for key, typed in part.keys:
         listed = isinstance(typed.node, exp.Column) and (typed.values is not None or typed.days is not None)
-        nullable = typed.nullable or key.name in part.without
-        if (
-            nullable
-            and key.name not in part.missing
-            and not listed
-            and not set(list_key_columns(typed.node)) <= present
-        ):
+        nullable = (typed.nullable or key.name in part.without) and key.name not in part.missing
+        if nullable and not listed and not set(list_key_columns(typed.node)) <= present:
             yield key.name
 
 
@@ -640,11 +635,10 @@ class _Known:
         """Return the values of a column that the policy declares, or its days, and NULL for rows without a match."""
         if place in self._grids:
             return self._grids[place]
-        found = self._fields.get(place)
-        values = None if found is None else self._declared(place, key, *found)
-        if values is None or found is None or not found[1].typed.unmatched:
-            return values
-        return replace(values.with_missing(), unmatched=True)
+        if (found := self._fields.get(place)) is None:
+            return None
+        values, missing = self._declared(place, key, *found), found[1].typed.unmatched
+        return replace(values.with_missing(), unmatched=True) if values and missing else values
 
     def _declared(self, place: Place, key: Typed, relation: Relation, item: Field) -> Values | None:
         typed = item.typed
@@ -716,11 +710,8 @@ def _write_presence(part: KeyGroup, key: GroupKey, typed: Typed) -> str:
     present = f"({to_sql(typed.node)}) IS NOT NULL"
     if key.name not in part.missing:
         return present
-    given = [
-        place
-        for place in list_key_columns(typed.node)
-        if (values := part.places.get(place)) is not None and values.missing and not values.unmatched
-    ]
+    columns = list_key_columns(typed.node)
+    given = [p for p, v in part.places.items() if v.missing and not v.unmatched and p in columns]
     if not given:
         return "TRUE"
     known = " AND ".join(f"{quote_column(alias)}.{quote_column(name)} IS NOT NULL" for alias, name in given)
