@@ -496,6 +496,16 @@ class From:
             relation.period is not None and bare == relation.period.unnest() for relation in self.relations
         )
 
+    def is_key_of_period(self, key: Typed) -> bool:
+        """Return whether a key is the period of the units in all rows, or the date whose day is that period."""
+        if any(join.args.get("side") for join in self.joins):
+            return False
+        if self.holds_period(key.node, None):
+            return True
+        of_day = self.period is not None and self.period.part == "day" and key.type.sql == "DATE"
+        made = (relation.period for relation in self.relations if relation.period is not None)
+        return of_day and any(key.node == column for period in made for column in period.find_all(exp.Column))
+
     @property
     def row_cap(self) -> int | None:
         """The policy's cap on the rows of one unit: after a join of private tables, the product of their bounds.
