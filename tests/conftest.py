@@ -91,7 +91,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Use all cores for more than one file. A process that is done takes tests from another.
+    """Use a process more than there are cores for more than one file: many tests wait for servers and other processes.
+
+    A process that is done takes tests from another.
 
     ``-n``, ``-s`` and ``--pdb`` say otherwise, and so does a run that measures time.
     """
@@ -99,7 +101,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     timed = re.search(r"(?<!not )\b(benchmark|accuracy)\b", config.option.markexpr)
     controller = getattr(config.option, "numprocesses", 0) is None and not hasattr(config, "workerinput")
     if controller and not alone and not timed:
-        config.option.numprocesses, config.option.dist = "auto", "worksteal"
+        config.option.numprocesses, config.option.dist = (os.cpu_count() or 1) + 1, "worksteal"
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -6,12 +6,12 @@ import sqlite3
 from collections.abc import Iterator
 from typing import NoReturn
 
-import duckdb
 import pytest
 
 import dpsql
 from dpsql.ledger import log_file
 from dpsql.ledger.answers import AnswerStore
+from tests.support.fixtures import session_fixture
 from tests.support.small import open_small
 
 RELEASED = "WITH f AS (SELECT k, COUNT(*) AS n FROM t GROUP BY k) "
@@ -147,21 +147,13 @@ lists = { public = true }
 structs = { public = true }
 days = { public = true }
 """
-
-
-@pytest.fixture
-def far() -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE t AS SELECT i % 100 AS u, to_days(1000 + i) AS iv, to_days(i) AS far FROM range(300) r(i)"
-        )
-        con.execute(
-            "CREATE TABLE days AS SELECT d::DATE AS d FROM (VALUES ('infinity'), ('0044-03-15 (BC)')) v(d)"
-        )
-        con.execute("CREATE TABLE lists AS SELECT [d] AS d FROM days")
-        con.execute("CREATE TABLE structs AS SELECT {'a': d} AS d FROM days")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(FAR)) as session:
-            yield session
+TABLES = """
+CREATE TABLE t AS SELECT i % 100 AS u, to_days(1000 + i) AS iv, to_days(i) AS far FROM range(300) r(i);
+CREATE TABLE days AS SELECT d::DATE AS d FROM (VALUES ('infinity'), ('0044-03-15 (BC)')) v(d);
+CREATE TABLE lists AS SELECT [d] AS d FROM days;
+CREATE TABLE structs AS SELECT {'a': d} AS d FROM days;
+"""
+far = session_fixture(FAR, TABLES, scope="function")
 
 
 @pytest.mark.parametrize("aggregate", ["SUM", "AVG", "MEDIAN", "MAX"])

@@ -70,10 +70,11 @@ LAZY = {
     "uvicorn",
     "jwt",
 }
+# secrets may name things (a ledger, a statement); noise is noise/entropy.py's
 RANDOM = {
     "random",
     "numpy.random",
-}  # secrets may name things (a ledger, a statement); noise is noise/entropy.py's
+}
 
 LONGEST = 900
 """Lines of a module: it is one subject, however many lines that takes below this."""

@@ -15,6 +15,7 @@ from dpsql import ParseError, Policy, PolicyError, Session
 from dpsql.owner.policy_check import check_policy
 from dpsql.owner.policy_init import init_policy
 from dpsql.privacy import records
+from tests.support.fixtures import session_fixture
 
 POLICY = """
 budget = { epsilon = 1e7, default_epsilon = 1e6 }
@@ -23,16 +24,12 @@ v = { privacy_unit = "id", max_rows_per_group = 2, max_groups = 1, columns = { \
     day = { bounds = [2024-01-01, 2024-03-31] } } }
 w = { privacy_unit = "id", max_rows = 2 }
 """
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[Session]:
-    """Private tables whose units are an INTEGER and a BIGINT."""
-    con = duckdb.connect()
-    con.execute("CREATE TABLE v AS SELECT range::INTEGER AS id, DATE '2024-02-05' AS day FROM range(40)")
-    con.execute("CREATE TABLE w AS SELECT range::BIGINT AS id FROM range(20, 70)")
-    with dpsql.connect(con, policy=Policy.loads(POLICY)) as opened:
-        yield opened
+TABLES = """
+CREATE TABLE v AS SELECT range::INTEGER AS id, DATE '2024-02-05' AS day FROM range(40);
+CREATE TABLE w AS SELECT range::BIGINT AS id FROM range(20, 70);
+"""
+# Private tables whose units are an INTEGER and a BIGINT.
+session = session_fixture(POLICY, TABLES)
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import duckdb
 import pytest
 
 import dpsql
 from dpsql.interrupts import StopRequest
+from tests.support.fixtures import session_fixture
 from tests.support.stop_button import pressed
 
 POLICY = """
@@ -60,14 +60,10 @@ LINE = str(ROOM / "session" / "pipeline.py")
 """The file whose ``release`` calls the operator's, and never holds what that reads."""
 FILES = {str(ROOM / name) for name in WATCHED}
 assert all(Path(name).exists() for name in (LINE, *FILES))
-
-
-@pytest.fixture
-def session() -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE t AS SELECT i AS u, i % 11 AS x, i % 3 AS k FROM range(200) r(i)")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            yield session
+TABLES = """
+CREATE TABLE t AS SELECT i AS u, i % 11 AS x, i % 3 AS k FROM range(200) r(i);
+"""
+session = session_fixture(POLICY, TABLES, scope="function")
 
 
 def spent(session: dpsql.Session) -> float:
@@ -237,9 +233,8 @@ def fire_at(session: dpsql.Session, times: int, with_timer: bool, seed: int) -> 
         began = time.perf_counter()
         answer = session.sql(statement, fresh=True)
         took = time.perf_counter() - began
-        usual[statement] = min(
-            took, usual.get(statement, took)
-        )  # the machine may have been busy with others before
+        # the machine may have been busy with others before
+        usual[statement] = min(took, usual.get(statement, took))
         return answer
 
     for statement in KINDS * 2:  # when all is warm

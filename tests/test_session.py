@@ -257,9 +257,8 @@ def test_opening_needs_no_plots_or_frames() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     found = done.stdout.strip()
-    assert found == "[]" or (
-        duckdb.__version__ < "2" and found == "['pandas']"
-    )  # which DuckDB 1 imports itself
+    # which DuckDB 1 imports itself
+    assert found == "[]" or (duckdb.__version__ < "2" and found == "['pandas']")
 
 
 def test_what_is_imported_is_not_visited_by_the_collector() -> None:

@@ -204,9 +204,8 @@ def test_waiting_for_a_turn_can_be_stopped(
         with inside.hold_turn(session):
             held.set()
             assert waits.wait(PATIENCE)
-            signal.pthread_kill(
-                threading.main_thread().ident or 0, signal.SIGINT
-            )  # a thread that waits for a lock hears no other
+            # a thread that waits for a lock hears no other
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             over.wait(PATIENCE)
 
     holder = threading.Thread(target=hold)

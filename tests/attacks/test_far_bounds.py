@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import duckdb
 import pytest
 
 import dpsql
+from tests.support.fixtures import session_fixture
 
 POLICY = """
 budget = { epsilon = 1e15, delta = 0.5, accountant = "basic", default_epsilon = 20, default_delta = 1e-9 }
@@ -32,14 +30,10 @@ REFUSED = [
     for name in ("VARIANCE(d", "STDDEV_POP(d", "CORR(d, d")
     for ends in [*FAR, ("0", "1e-200"), ("0", "5e-324")]
 ]
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE t AS SELECT i AS u, i::DOUBLE AS d FROM range(100) r(i)")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            yield session
+TABLES = """
+CREATE TABLE t AS SELECT i AS u, i::DOUBLE AS d FROM range(100) r(i);
+"""
+session = session_fixture(POLICY, TABLES)
 
 
 @pytest.mark.parametrize("text", ANSWERED)

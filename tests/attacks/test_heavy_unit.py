@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -20,6 +19,7 @@ from dpsql.mechanisms.inverse_sensitivity import InverseSensitivity
 from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
+from tests.support.fixtures import con_fixture
 
 ROWS, GROUPS = 3, 2
 POLICY = f"""
@@ -30,15 +30,12 @@ t = {{ privacy_unit = "u", max_rows_per_group = {ROWS}, max_groups = {GROUPS}, c
 c = {{ public = true }}
 """
 HEAVY = 7
-
-
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE t (u INTEGER, g VARCHAR, x INTEGER)")
-        con.execute("INSERT INTO t VALUES (1, 'a', 2), (2, 'b', 5), (3, 'c', 1)")
-        con.execute("CREATE TABLE c AS FROM (VALUES (1), (4)) AS v(p)")
-        yield con
+TABLES = """
+CREATE TABLE t (u INTEGER, g VARCHAR, x INTEGER);
+INSERT INTO t VALUES (1, 'a', 2), (2, 'b', 5), (3, 'c', 1);
+CREATE TABLE c AS FROM (VALUES (1), (4)) AS v(p);
+"""
+con = con_fixture(TABLES, scope="function")
 
 
 def both(con: duckdb.DuckDBPyConnection, session: dpsql.Session, text: str, query: str) -> tuple[Any, Any]:

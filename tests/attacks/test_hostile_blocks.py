@@ -8,7 +8,7 @@ import decimal
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -25,6 +25,7 @@ from dpsql.mechanisms.subsample.blocks import BlockQueries, FeatureVotes, NoisyM
 from dpsql.mechanisms.subsample.subsample import BlockMean, BlockMedian, ResultRange, WinsorizedMean
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
+from tests.support.fixtures import con_fixture
 
 POLICY = """
 budget = { epsilon = 1e9, delta = 0.5, accountant = "basic", default_epsilon = 1e6, default_delta = 1e-6 }
@@ -32,20 +33,15 @@ budget = { epsilon = 1e9, delta = 0.5, accountant = "basic", default_epsilon = 1
 t = { privacy_unit = "u", max_rows = 2, columns = { x = { bounds = [0, 100] } } }
 named = { public = true }
 """
-
-
-@pytest.fixture(scope="module")
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE t AS SELECT i % 300 AS u, i % 101 AS x, ['a', 'b'][1 + i % 2] AS site FROM range(600) r(i)"
-        )
-        con.execute("CREATE TABLE named AS SELECT unnest(['a', 'b']) AS site, unnest([1, 2]) AS rank")
-        con.execute("CREATE TABLE secret AS SELECT 'CANARY' AS word")
-        con.execute("CREATE SEQUENCE counter")
-        con.execute("CREATE MACRO peek() AS (SELECT word FROM secret)")
-        con.execute("CREATE MACRO rows_of() AS TABLE SELECT * FROM secret")
-        yield con
+TABLES = """
+CREATE TABLE t AS SELECT i % 300 AS u, i % 101 AS x, ['a', 'b'][1 + i % 2] AS site FROM range(600) r(i);
+CREATE TABLE named AS SELECT unnest(['a', 'b']) AS site, unnest([1, 2]) AS rank;
+CREATE TABLE secret AS SELECT 'CANARY' AS word;
+CREATE SEQUENCE counter;
+CREATE MACRO peek() AS (SELECT word FROM secret);
+CREATE MACRO rows_of() AS TABLE SELECT * FROM secret;
+"""
+con = con_fixture(TABLES)
 
 
 def spent(session: dpsql.Session) -> float:
@@ -74,9 +70,8 @@ EXPRESSIONS = [
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_nothing_beyond_the_block_is_within_reach(session: dpsql.Session, expression: str) -> None:
-    if (
-        expression == "u"
-    ):  # the unit itself may be used inside its block; what comes out is a vote, or a held number
+    # the unit itself may be used inside its block; what comes out is a vote, or a held number
+    if expression == "u":
         assert session.sql(ONE_BY_ONE.format("u")).shape == (1, 1)
         return
     with pytest.raises(dpsql.Error) as caught:

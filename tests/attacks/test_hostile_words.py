@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import duckdb
 import pytest
 
 import dpsql
+from tests.support.fixtures import session_fixture
 
 POLICY = """
 budget = { epsilon = 100, delta = 1e-2, accountant = "basic", default_delta = 1e-6 }
@@ -32,17 +30,11 @@ REFUSED = (
     "TRUE", "0", "-1", "1.5", "1e400", "'1'", "[AUTO]", "{'a': AUTO}", "AUTO = AUTO", "AUTO; DROP TABLE t", "'AUTO' || ''", "*",
     "AUTO OVER ()", "AUTO.auto", "$missing", "?",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def held() -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE t AS SELECT i // 3 AS u, i % 4 AS k, i AS x, 'AUTO' AS auto, 7 AS laplace FROM range(300) r(i)"
-        )
-        con.execute("CREATE TABLE pub AS SELECT -5 AS auto, 'GAUSSIAN' AS laplace")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            yield session
+TABLES = """
+CREATE TABLE t AS SELECT i // 3 AS u, i % 4 AS k, i AS x, 'AUTO' AS auto, 7 AS laplace FROM range(300) r(i);
+CREATE TABLE pub AS SELECT -5 AS auto, 'GAUSSIAN' AS laplace;
+"""
+held = session_fixture(POLICY, TABLES)
 
 
 @pytest.mark.parametrize("name", PLACES)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
 
-import duckdb
 import pytest
 
 import dpsql
 from dpsql.binding.public_statement import OwnNames
 from tests.support import inside
+from tests.support.fixtures import session_fixture
 
 POLICY = """
 budget = { epsilon = 1e12, accountant = "basic", default_epsilon = 1e6 }
@@ -29,16 +28,10 @@ FORMS = [
     f"SELECT * FROM (SELECT n, s AS {{0}}, 1 AS {{1}} FROM {RELEASED})",
     f"SELECT n / s AS n, INTERVAL_LOW(n) AS {{0}}, INTERVAL_HIGH(n) AS {{1}} FROM (SELECT n, s FROM {RELEASED})",
 ]
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE t AS SELECT i % 2000 AS u, i % 9 AS x, i % 7 AS dpsql_low_1 FROM range(4000) r(i)"
-        )
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as opened:
-            yield opened
+TABLES = """
+CREATE TABLE t AS SELECT i % 2000 AS u, i % 9 AS x, i % 7 AS dpsql_low_1 FROM range(4000) r(i);
+"""
+session = session_fixture(POLICY, TABLES)
 
 
 def list_own(session: dpsql.Session, text: str) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dpsql
+from tests.support.fixtures import con_fixture
 
 POLICY = """
 budget = { epsilon = 1e9, delta = 1e-2, accountant = "basic", max_epsilon_per_query = 1e4, default_epsilon = 50, \
@@ -19,21 +20,16 @@ t = { privacy_unit = "id", max_rows = 1, max_groups = 1, columns = { x = { bound
     y = { bounds = [0, 1000] }, g = { values = ["a", "b"] } } }
 points = { public = true }
 """
-
-
-@pytest.fixture(scope="module")
-def con() -> duckdb.DuckDBPyConnection:
-    """20,000 units: x near 700 (a quarter at 600, half at 700, a quarter at 800), c mostly 'red', g mostly 'a'."""
-    con = duckdb.connect()
-    con.execute("""
-        CREATE TABLE t AS SELECT i AS id, 600 + 100 * least(greatest(i % 4, 1), 3) - 100 AS x,
-            2 * (600 + 100 * least(greatest(i % 4, 1), 3)) - 1000 AS y, CASE WHEN i % 10 < 8 THEN 'red' ELSE 'blue' END AS c,
-            CASE WHEN i % 5 = 0 THEN 'b' ELSE 'a' END AS g, ['p', 'q'] AS l
-        FROM range(20000) AS r(i)""")
-    con.execute("UPDATE t SET x = 600 WHERE id % 4 = 1; UPDATE t SET x = 800 WHERE id % 4 = 3")
-    con.execute("UPDATE t SET x = 700 WHERE id % 4 IN (0, 2); UPDATE t SET y = x - 100")
-    con.execute("CREATE TABLE points AS SELECT i * 50 AS v FROM range(1, 20) AS r(i)")
-    return con
+TABLES = """
+CREATE TABLE t AS SELECT i AS id, 600 + 100 * least(greatest(i % 4, 1), 3) - 100 AS x,
+    2 * (600 + 100 * least(greatest(i % 4, 1), 3)) - 1000 AS y, CASE WHEN i % 10 < 8 THEN 'red' ELSE 'blue' END AS c,
+    CASE WHEN i % 5 = 0 THEN 'b' ELSE 'a' END AS g, ['p', 'q'] AS l FROM range(20000) AS r(i);
+UPDATE t SET x = 600 WHERE id % 4 = 1; UPDATE t SET x = 800 WHERE id % 4 = 3;
+UPDATE t SET x = 700 WHERE id % 4 IN (0, 2); UPDATE t SET y = x - 100;
+CREATE TABLE points AS SELECT i * 50 AS v FROM range(1, 20) AS r(i);
+"""
+# 20,000 units: x near 700 (a quarter at 600, half at 700, a quarter at 800), c mostly 'red', g mostly 'a'.
+con = con_fixture(TABLES)
 
 
 NUMBERS = [

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import duckdb
 import pytest
 
 import dpsql
-from dpsql.policy.model import Policy
 from tests.support.case_files import read_part
+from tests.support.fixtures import session_fixture
 
 POLICY = """
 budget = { epsilon = 1e9, delta = 1e-2, accountant = "basic", default_epsilon = 10, default_delta = 1e-9 }
@@ -19,18 +17,12 @@ flights = { privacy_unit = "uid", max_rows = 10, max_groups = 10, columns = { \
     origin = { values = ["JFK", "LGA", "EWR"] }, gate = { values = [1, 2, 3] }, late = { values = [true, false] }, \
     age = { bounds = [0, 120] }, day = { bounds = [2024-01-01, 2024-01-31] } } }
 """
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE flights AS SELECT i AS uid, ['JFK', 'LGA', 'EWR'][i % 3 + 1] AS origin, i % 3 + 1 AS gate,"
-            " i % 2 = 0 AS late, i % 100 AS age, DATE '2024-01-01' + (i % 30)::INT AS day,"
-            " i::VARCHAR AS note FROM range(300) r(i)"
-        )
-        with dpsql.connect(con, policy=Policy.loads(POLICY)) as opened:
-            yield opened
+TABLES = """
+CREATE TABLE flights AS SELECT i AS uid, ['JFK', 'LGA', 'EWR'][i % 3 + 1] AS origin, i % 3 + 1 AS gate,
+    i % 2 = 0 AS late, i % 100 AS age, DATE '2024-01-01' + (i % 30)::INT AS day,
+    i::VARCHAR AS note FROM range(300) r(i);
+"""
+session = session_fixture(POLICY, TABLES)
 
 
 def refuse(session: dpsql.Session, text: str, params: Any = None) -> dpsql.Error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -11,6 +10,7 @@ import pytest
 import dpsql
 from tests.support.analyst import close, ordered
 from tests.support.clinic import BUDGET
+from tests.support.fixtures import session_fixture
 
 POLICY = (
     BUDGET
@@ -85,10 +85,7 @@ def con() -> duckdb.DuckDBPyConnection:
     return con
 
 
-@pytest.fixture(scope="module")
-def session(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as made:
-        yield made
+session = session_fixture(POLICY)
 
 
 @pytest.mark.parametrize("text", CASES)

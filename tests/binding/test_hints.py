@@ -20,6 +20,7 @@ from tests.support import peers
 from tests.support.analyst import ASKED
 from tests.support.clinic import open_clinic
 from tests.support.corpora import CORPORA, POLICIES, cases
+from tests.support.fixtures import session_fixture
 from tests.support.pasting import follow, paste
 
 SOURCES = Path(dpsql.__file__).parent
@@ -147,20 +148,13 @@ trips = { privacy_unit = "my id", max_rows = 1, max_groups = 1 }
 stops = { privacy_unit = "my id", max_rows = 1 }
 areas = { public = true }
 """
-
-
-@pytest.fixture(scope="module")
-def trips() -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute(
-            'CREATE TABLE trips AS SELECT i AS "my id", i * 1.0 AS "distance (mi)", i % 5 AS boss, i % 3 AS "group",'
-            " i % 2 = 0 AS far,"
-            " 'a' || i % 4 AS area, i::VARCHAR AS note FROM range(300) r(i)"
-        )
-        con.execute('CREATE TABLE stops AS SELECT i AS "my id", i AS place FROM range(300) r(i)')
-        con.execute("CREATE TABLE areas AS SELECT 'a' || i AS name FROM range(4) r(i)")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            yield session
+TABLES = """
+CREATE TABLE trips AS SELECT i AS "my id", i * 1.0 AS "distance (mi)", i % 5 AS boss, i % 3 AS "group",
+    i % 2 = 0 AS far, 'a' || i % 4 AS area, i::VARCHAR AS note FROM range(300) r(i);
+CREATE TABLE stops AS SELECT i AS "my id", i AS place FROM range(300) r(i);
+CREATE TABLE areas AS SELECT 'a' || i AS name FROM range(4) r(i);
+"""
+trips = session_fixture(POLICY, TABLES)
 
 
 def hint_of(session: dpsql.Session, text: str) -> str:

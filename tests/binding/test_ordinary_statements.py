@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import duckdb
 import pytest
 
 import dpsql
+from tests.support.fixtures import session_fixture
 
 POLICY = """
 budget = { epsilon = 1000000, delta = 1e-3, accountant = "basic", default_epsilon = 100, default_delta = 1e-6, \
@@ -16,17 +15,11 @@ budget = { epsilon = 1000000, delta = 1e-3, accountant = "basic", default_epsilo
 v = { privacy_unit = "u", max_rows_per_group = 60, max_groups = 40, columns.q.bounds = [0, 100], \
     columns.e.bounds = [2024-01-01, 2024-01-31] }
 """
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE v AS SELECT i % 50 AS u, i % 7 AS w, (i * 3 % 100)::DOUBLE AS q, 'x' || (i % 3) AS txt, "
-            "DATE '2024-01-01' + (i % 31)::INTEGER AS e FROM range(3000) AS t(i)"
-        )
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as made:
-            yield made
+TABLES = """
+CREATE TABLE v AS SELECT i % 50 AS u, i % 7 AS w, (i * 3 % 100)::DOUBLE AS q, 'x' || (i % 3) AS txt,
+    DATE '2024-01-01' + (i % 31)::INTEGER AS e FROM range(3000) AS t(i);
+"""
+session = session_fixture(POLICY, TABLES)
 
 
 @pytest.mark.parametrize(

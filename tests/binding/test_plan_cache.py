@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import duckdb
 import pytest
 
 import dpsql
 from dpsql.binding.plan import Plan
 from tests.support import inside
+from tests.support.fixtures import session_fixture
 
 POLICY = """
 budget = { epsilon = 1000, accountant = "basic", default_epsilon = 1 }
@@ -17,15 +15,11 @@ budget = { epsilon = 1000, accountant = "basic", default_epsilon = 1 }
 t = { privacy_unit = "u", max_rows = 2, columns = { x = { bounds = [0, 3] } } }
 g = { public = true }
 """
-
-
-@pytest.fixture
-def session() -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE t AS SELECT range AS u, 1.5::DOUBLE AS x FROM range(9)")
-        con.execute("CREATE TABLE g AS SELECT 1.5::DOUBLE AS x")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as opened:
-            yield opened
+TABLES = """
+CREATE TABLE t AS SELECT range AS u, 1.5::DOUBLE AS x FROM range(9);
+CREATE TABLE g AS SELECT 1.5::DOUBLE AS x;
+"""
+session = session_fixture(POLICY, TABLES, scope="function")
 
 
 def again(session: dpsql.Session, text: str, params: dict[str, object] | None = None) -> bool:

@@ -6,21 +6,17 @@ import duckdb
 import pytest
 
 import dpsql
+from tests.support.fixtures import con_fixture
 from tests.support.plain import policy_of
 
 POLICY = policy_of("""
 x = { bounds = [0, 50] }
 """)
-
-
-@pytest.fixture(scope="module")
-def con() -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect()
-    con.execute(
-        "CREATE TABLE v AS SELECT i AS id, CASE WHEN i < 40 THEN 'A' ELSE 'B' END AS w, i % 50 AS x FROM range(100) t(i)"
-    )
-    con.execute("CREATE TABLE plans AS SELECT * FROM (VALUES ('A', 10), ('B', 20)) AS t(w, price)")
-    return con
+TABLES = """
+CREATE TABLE v AS SELECT i AS id, CASE WHEN i < 40 THEN 'A' ELSE 'B' END AS w, i % 50 AS x FROM range(100) t(i);
+CREATE TABLE plans AS SELECT * FROM (VALUES ('A', 10), ('B', 20)) AS t(w, price);
+"""
+con = con_fixture(TABLES)
 
 
 @pytest.mark.parametrize(

@@ -42,9 +42,8 @@ def clean() -> Iterator[Clean]:
         for number in range(4 if name == "o" else 12):
             row = [chance.choice(VALUES[column]) for column in names]
             row = [number + 1, *row[1:]] if name == "o" else row
-            if (
-                name == "v"
-            ):  # what the policy says of v is true: w belongs to one unit, and an order leads to its own
+            # what the policy says of v is true: w belongs to one unit, and an order leads to its own
+            if name == "v":
                 unit = con.execute("SELECT unit FROM o WHERE oid = ?", [row[1]]).fetchall()[0][0]
                 row = [unit, row[1], unit, *row[3:]]
             con.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", row)

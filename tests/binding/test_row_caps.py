@@ -16,6 +16,7 @@ from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 from tests.support import inside
+from tests.support.fixtures import con_fixture
 
 HEAD = '[budget]\nepsilon = 1e12\ndelta = 0.5\naccountant = "basic"\ndefault_epsilon = 1\n'
 KEYS = "abcdef"
@@ -29,11 +30,10 @@ def policy_of(caps: Caps) -> dpsql.Policy:
     return dpsql.Policy.loads(f'{HEAD}[tables.t]\nprivacy_unit = "u"\n' + "\n".join(lines) + "\n" + COLUMNS)
 
 
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as made:
-        made.execute("CREATE TABLE t (u INTEGER, k VARCHAR, p VARCHAR, x DOUBLE)")
-        yield made
+TABLES = """
+CREATE TABLE t (u INTEGER, k VARCHAR, p VARCHAR, x DOUBLE);
+"""
+con = con_fixture(TABLES, scope="function")
 
 
 def vectors(caps: Caps, sizes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

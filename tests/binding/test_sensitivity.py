@@ -301,9 +301,8 @@ def check_in(databases: Databases, text: str, number: int, units: Iterable[int])
         budgeted = "max_rows_contributed" in text or "contributed = AUTO" in text
         first = parts_of(block.operator)[0]
         before = exact(databases, block.operator, f"d{number}")
-        if (
-            len(plan.blocks) > 1
-        ):  # groups that are kept are public for what comes after: here those of these rows
+        # groups that are kept are public for what comes after: here those of these rows
+        if len(plan.blocks) > 1:
             keep_groups(databases, block, f"d{number}")
         packed = by_packed_rows(databases, first, f"d{number}") if isinstance(first, Aggregation) else None
         for gone in units:

@@ -7,14 +7,13 @@ or refused although an answer could be private.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import duckdb
 import pytest
 
 import dpsql
 from tests.support.analyst import close, ordered
 from tests.support.clinic import BUDGET
+from tests.support.fixtures import session_fixture
 
 POLICY = (
     BUDGET
@@ -193,10 +192,7 @@ def con() -> duckdb.DuckDBPyConnection:
     return con
 
 
-@pytest.fixture(scope="module")
-def session(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as made:
-        yield made
+session = session_fixture(POLICY)
 
 
 def check(con: duckdb.DuckDBPyConnection, result: dpsql.Result, plain: str) -> None:

@@ -238,9 +238,8 @@ class TestAnswers:
         engine.check(
             f"SELECT SUM(k + person) FROM {engine.relation(visits())}, lent", {"lent": [("k", "BIGINT")]}
         )
-        engine.check(
-            f"SELECT CAST(note AS INTEGER) FROM {engine.relation(visits())}", {}
-        )  # fails on data only
+        # fails on data only
+        engine.check(f"SELECT CAST(note AS INTEGER) FROM {engine.relation(visits())}", {})
         with pytest.raises(BindError):
             engine.check(f"SELECT nothing FROM {engine.relation(visits())}", {})
         engine.close()

@@ -12,6 +12,7 @@ import dpsql
 from dpsql.engine import base
 from dpsql.engine.duckdb import MAX_ROWS, LittleQueries
 from tests.support import inside
+from tests.support.fixtures import con_fixture
 
 TEXTS = [
     "SELECT COUNT(*) AS n, SUM(x) AS s, CAST(SUM(x) AS HUGEINT) * -1 AS h FROM t",
@@ -26,13 +27,10 @@ OTHERS = [
     "SELECT [x] AS list FROM t",
     f"SELECT range AS many FROM range({MAX_ROWS + 1})",
 ]
-
-
-@pytest.fixture
-def con() -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect()
-    con.execute("CREATE TABLE t AS SELECT range AS x FROM range(20)")
-    return con
+TABLES = """
+CREATE TABLE t AS SELECT range AS x FROM range(20);
+"""
+con = con_fixture(TABLES, scope="function")
 
 
 @pytest.mark.parametrize("steady", [True, False])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import dpsql
 from dpsql.engine import base as engine_base
 from dpsql.mechanisms.fast import packed_aggregation
 from tests.support import inside
+from tests.support.fixtures import con_fixture
 
 POLICY = """
 [budget]
@@ -37,16 +37,11 @@ STATEMENTS = [
     "SELECT k, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY k ORDER BY k",
     "SELECT g, COUNT(*) AS n FROM t GROUP BY g ORDER BY g",
 ]
-
-
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE t AS SELECT i // 3 AS u, i % 3 AS k, i % 2 AS g, i * 7 % 11 AS x FROM range(600) AS r(i)"
-        )
-        con.execute("CREATE TABLE grown AS SELECT i AS u FROM range(300000) AS r(i)")
-        yield con
+TABLES = """
+CREATE TABLE t AS SELECT i // 3 AS u, i % 3 AS k, i % 2 AS g, i * 7 % 11 AS x FROM range(600) AS r(i);
+CREATE TABLE grown AS SELECT i AS u FROM range(300000) AS r(i);
+"""
+con = con_fixture(TABLES, scope="function")
 
 
 def count_queries(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, statement: str) -> int:

@@ -291,9 +291,8 @@ def test_a_time_limit_stays_charged_and_the_session_goes_on() -> None:
             "[tables.visits.columns]\nx = { bounds = [0, 1000] }"
         )
         slow = "SELECT COUNT(*) AS n FROM visits AS a JOIN visits AS b USING (u) WHERE a.x + b.x > 3"
-        con.execute(
-            "INSERT INTO visits SELECT 1, i FROM range(60000) t(i)"
-        )  # one unit that joins with itself for long
+        # one unit that joins with itself for long
+        con.execute("INSERT INTO visits SELECT 1, i FROM range(60000) t(i)")
         with dpsql.connect(con, policy=policy, resources={"time_limit": 0.3}) as session:
             told = []
             for query in (slow, slow):

@@ -119,9 +119,8 @@ def test_schema_and_bindings(pair: Pair) -> None:
         engine.check(f"SELECT hidden FROM {table}", {})
     with pytest.raises(BindError, match="there is no relation"):
         engine.translate("SELECT * FROM hidden", {})
-    assert (
-        engine.version() != SparkEngine(engine._given, SPENT, Path()).version()
-    )  # tables: new in each session
+    # tables: new in each session
+    assert engine.version() != SparkEngine(engine._given, SPENT, Path()).version()
 
 
 def test_an_error_over_private_rows_says_nothing(nasty: Nasty) -> None:

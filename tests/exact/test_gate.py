@@ -23,6 +23,7 @@ from dpsql.exact.normal_form import (
     write_parameters,
 )
 from dpsql.language.dialect import parse_fragment, to_sql
+from tests.support.fixtures import session_fixture
 from tests.support.nasty import COLUMNS, COMPARED, EXPRESSIONS, bound, fill
 
 FLAGS = [
@@ -104,13 +105,7 @@ t = { privacy_unit = "id", max_rows = 1, max_groups = 1, columns = { i = { bound
 """
 
 
-@pytest.fixture(scope="module")
-def session(
-    con: duckdb.DuckDBPyConnection, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dpsql.Session]:
-    ledger = tmp_path_factory.mktemp("one") / "ledger"
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY), ledger=ledger) as made:
-        yield made
+session = session_fixture(POLICY, ledger=True)
 
 
 LOOKS = ("md5(({})::VARCHAR) < '8'", "({}) IS NULL")

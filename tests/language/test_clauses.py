@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import permutations
 
 import duckdb
@@ -10,6 +9,7 @@ import pytest
 
 import dpsql
 from dpsql.language.statements import parse
+from tests.support.fixtures import con_fixture
 
 CLAUSES = [
     "WHERE a > 0", "GROUP BY a", "HAVING count(*) > 0", "QUALIFY row_number() OVER () = 1", "WINDOW w AS (ORDER BY a)",
@@ -32,13 +32,10 @@ budget = { epsilon = 10, default_epsilon = 1 }
 [tables]
 t = { privacy_unit = "a", max_rows = 1, max_groups = 1, columns = { b = { values = [1, 2] } } }
 """
-
-
-@pytest.fixture(scope="module")
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE t AS SELECT i AS a, i % 2 + 1 AS b FROM range(100) AS r(i)")
-        yield con
+TABLES = """
+CREATE TABLE t AS SELECT i AS a, i % 2 + 1 AS b FROM range(100) AS r(i);
+"""
+con = con_fixture(TABLES)
 
 
 def _duckdb_reads(con: duckdb.DuckDBPyConnection, text: str) -> bool:

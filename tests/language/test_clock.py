@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
-from pathlib import Path
 
 import duckdb
 import pytest
 
 import dpsql
 from dpsql.language import statements
+from tests.support.fixtures import con_fixture, session_fixture
 
 POLICY = """
 budget = { epsilon = 1e9, default_epsilon = 1e6 }
@@ -27,22 +26,9 @@ PLACES = [
     "WITH c AS (SELECT COUNT(*) AS n FROM t) SELECT n, {} FROM c", "SELECT * FROM (SELECT COUNT(*) AS n, {} FROM t)",
     "SELECT 1 AS a, {} UNION ALL SELECT 2, {}", "SELECT {} IS NOT NULL AS known, {} FROM pub",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def con() -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect()
-    con.execute("CREATE TABLE t AS SELECT i AS u FROM range(300) r(i); CREATE TABLE pub AS SELECT 1 AS w")
-    return con
-
-
-@pytest.fixture(scope="module")
-def session(
-    con: duckdb.DuckDBPyConnection, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dpsql.Session]:
-    folder: Path = tmp_path_factory.mktemp("clock")
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY), ledger=folder / "ledger") as made:
-        yield made
+TABLES = "CREATE TABLE t AS SELECT i AS u FROM range(300) r(i); CREATE TABLE pub AS SELECT 1 AS w"
+con = con_fixture(TABLES)
+session = session_fixture(POLICY, ledger=True)
 
 
 @pytest.mark.parametrize("word", WORDS)

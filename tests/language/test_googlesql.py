@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from fractions import Fraction
 
 import duckdb
 import pytest
 
 import dpsql
+from tests.support.fixtures import both_fixture
 
 POLICY = """
 budget = { epsilon = 1e12, delta = 0.9, accountant = "basic" }
@@ -30,12 +30,7 @@ SURE = HEAD.format("1e8", "")
 Both = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
 
 
-@pytest.fixture(scope="module")
-def both() -> Iterator[Both]:
-    con = duckdb.connect()
-    con.execute(DATA)
-    with con, dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-        yield con, session
+both = both_fixture(POLICY, DATA)
 
 
 # A unit's own number in a group, held to the bounds, then what is made of those of all units.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
 
-import duckdb
 import pytest
 
 import dpsql
+from tests.support.fixtures import session_fixture
 
 POLICY = """
 budget = { epsilon = 1e9, default_epsilon = 1e6 }
@@ -25,17 +24,11 @@ WRITTEN = {
     "Dy": "Thu", "DY": "THU", "DDD": "060", "D": "5", "ID": "4", "Q": "1", '"Q"Q YYYY': "Q1 2024", "IYYY-IW": "2024-09",
     'YYYY-MM-DD"T"HH24:MI:SS': "2024-02-29T13:04:05", "FMMM/FMDD": "2/29", '"100%" YYYY': "100% 2024",
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[dpsql.Session]:
-    con = duckdb.connect()
-    con.execute(
-        "CREATE TABLE t AS SELECT i AS u, TIMESTAMP '2024-01-01' + INTERVAL (i) DAY AS seen, DATE '2024-01-01' + i::INT AS day, "
-        "strftime(DATE '2024-01-01' + i::INT, '%d.%m.%Y') AS txt FROM range(366) r(i)"
-    )
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as made:
-        yield made
+TABLES = """
+CREATE TABLE t AS SELECT i AS u, TIMESTAMP '2024-01-01' + INTERVAL (i) DAY AS seen, DATE '2024-01-01' + i::INT AS day,
+    strftime(DATE '2024-01-01' + i::INT, '%d.%m.%Y') AS txt FROM range(366) r(i);
+"""
+session = session_fixture(POLICY, TABLES)
 
 
 def test_to_char_writes_as_postgresql(session: dpsql.Session) -> None:

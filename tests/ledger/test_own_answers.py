@@ -62,9 +62,8 @@ def test_the_sums_are_exact(path: Path, answers: str, accountant: str) -> None:
     chance, policy = random.Random(4), rules(answers, accountant)
     events = {f"k{i}": DiscreteLaplace(Fraction(1, 3 * i + 7), i + 1) for i in range(12)}
     whole, shares = Fraction(0), dict.fromkeys(NAMES, Fraction(0))
-    holds: dict[str, set[str]] = {
-        name: set() for name in NAMES
-    }  # whose share has paid for the draw that is stored
+    # whose share has paid for the draw that is stored
+    holds: dict[str, set[str]] = {name: set() for name in NAMES}
     with Ledger.open(path, policy, "d") as root:
         for _ in range(60):
             name, key = chance.choice(NAMES), chance.choice(list(events))

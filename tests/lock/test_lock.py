@@ -26,6 +26,7 @@ from dpsql.mechanisms.base import (
 )
 from tests.support import inside
 from tests.support.case_files import read_part
+from tests.support.fixtures import session_fixture
 from tests.support.lock_faults import FAULTS, POLICY, make_visits
 from tests.support.lock_texts import KNOWN, forge_texts, serialise, visits, why
 from tests.support.lock_texts import order as secret_order
@@ -40,10 +41,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
 
 
-@pytest.fixture
-def session(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-        yield session
+session = session_fixture(POLICY, scope="function")
 
 
 def spent(session: dpsql.Session) -> str:

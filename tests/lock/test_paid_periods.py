@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 
-import duckdb
 import pytest
 
 import dpsql
@@ -17,6 +15,7 @@ from dpsql.lock.tree import Unproved
 from dpsql.mechanisms.base import ClaimedText, PublicClaim, list_claims
 from dpsql.privacy.periods import PAYING_PARTS, Days, find_day_after, find_first_day, parse_periods
 from tests.support import inside
+from tests.support.fixtures import session_fixture
 
 POLICY = """
 budget = { epsilon = 9, per_period = true, accountant = "basic", default_epsilon = 1 }
@@ -44,12 +43,7 @@ SCAN = f"SELECT {PAIR} AS u FROM memory.main.visits AS r3 WHERE {THERE} AND {FIL
 SUM = "SELECT COALESCE(SUM(LEAST(r0.p0, 3)), 0) AS p0, COUNT(*) AS units FROM (SELECT r1.u AS u, COUNT(*) AS p0 FROM ({}) AS r1 GROUP BY r1.u) AS r0"
 
 
-@pytest.fixture(scope="module")
-def session() -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute(TABLES)
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            yield session
+session = session_fixture(POLICY, TABLES)
 
 
 def prove(session: dpsql.Session, text: str, periods: Days | None, asked: str = "visits") -> None:
@@ -112,9 +106,8 @@ def test_a_proof_for_some_periods_is_none_for_others(session: dpsql.Session) -> 
     ):
         with pytest.raises(Unproved, match="could not be proved"):
             prove(session, text, periods)
-    assert (
-        ClaimedText("", PublicClaim()).periods == ()
-    )  # until its block sets them, it may read no private row
+    # until its block sets them, it may read no private row
+    assert ClaimedText("", PublicClaim()).periods == ()
 
 
 @pytest.mark.parametrize("part", PAYING_PARTS)

@@ -19,6 +19,7 @@ from dpsql.lock.lock import Patterns, ShapedText
 from dpsql.lock.tree import Known, Unproved
 from dpsql.mechanisms.base import Claim, ClaimedText, RowsClaim, SensitivityClaim, SumsClaim
 from tests.support import inside
+from tests.support.fixtures import session_fixture
 from tests.support.lock_faults import FAULTS, POLICY, make_visits
 from tests.support.lock_texts import KNOWN, forge_texts, serialise, visits, why
 
@@ -45,10 +46,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
 
 
-@pytest.fixture
-def session(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-        yield session
+session = session_fixture(POLICY, scope="function")
 
 
 def fill(statement: str, number: int) -> str:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from fractions import Fraction
 
-import duckdb
 import numpy as np
 import pytest
 
@@ -15,6 +13,7 @@ from dpsql.mechanisms.base import MEAN_ROWS, ErrorBasis
 from dpsql.mechanisms.moments import Count, Mean
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
+from tests.support.fixtures import session_fixture
 
 POLICY = """
 budget = { epsilon = 100, delta = 1e-3, accountant = "basic", max_epsilon_per_query = 4 }
@@ -22,14 +21,10 @@ budget = { epsilon = 100, delta = 1e-3, accountant = "basic", max_epsilon_per_qu
 t = { privacy_unit = "u", max_rows_per_group = 2, max_groups = 3, columns = { x = { bounds = [0, 10] }, \
     k = { values = [1, 2, 3] } } }
 """
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE t AS SELECT i AS u, i % 3 + 1 AS k, i % 10 AS x FROM range(50) AS r(i)")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            yield session
+TABLES = """
+CREATE TABLE t AS SELECT i AS u, i % 3 + 1 AS k, i % 10 AS x FROM range(50) AS r(i);
+"""
+session = session_fixture(POLICY, TABLES)
 
 
 def test_an_error_is_what_the_sentence_says(session: dpsql.Session) -> None:
@@ -54,10 +49,11 @@ def test_the_error_of_a_mean_covers_what_noise_does(whole: int) -> None:
     assert [error.label for error in errors] == [f"m, of {rows:,} rows" for rows in MEAN_ROWS]
     assert errors[0].error > 9 * errors[1].error > 80 * errors[2].error
     entropy, draws, said = Entropy(), 4000, errors[0]
+    # all rows at 17, about 10
     exact_total, exact_count = (
         np.full(draws, 7 * MEAN_ROWS[0] * whole),
         np.full(draws, MEAN_ROWS[0] * whole),
-    )  # all rows at 17, about 10
+    )
     noisy = {total: total.noise.add(exact_total, entropy), count: count.noise.add(exact_count, entropy)}
     off = np.abs(np.asarray(mean.show(noisy, 0.95).value) - 17.0)
     assert (off > said.error).mean() < 0.05

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Iterator
 
 import duckdb
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 
 import dpsql
 from dpsql.client.wire import WireError, _read_errors
+from tests.support.fixtures import con_fixture, session_fixture
 
 POLICY = """
 budget = { epsilon = 1e9, delta = 1e-2, accountant = "basic" }
@@ -24,22 +24,12 @@ TRUTH = """
 SELECT COUNT(*) AS n, SUM(x) AS s, AVG(x) AS a, VAR_POP(x) AS v, 3 * SUM(x) - 7 AS three, AVG(z) AS az, SUM(z) AS sz,
   STDDEV_POP(z) AS dz FROM t
 """
-
-
-@pytest.fixture(scope="module")
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE t AS SELECT i // 8 AS u, i % 4 AS k, (i * 41 % 1000) / 100 AS x, (i * 7919 % 1000) AS z "
-            "FROM range(8000) r(i)"
-        )
-        yield con
-
-
-@pytest.fixture(scope="module")
-def held(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-        yield session
+TABLES = """
+CREATE TABLE t AS SELECT i // 8 AS u, i % 4 AS k, (i * 41 % 1000) / 100 AS x, (i * 7919 % 1000) AS z
+    FROM range(8000) r(i);
+"""
+con = con_fixture(TABLES)
+held = session_fixture(POLICY)
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,8 @@ def test_lengths_are_the_distances_that_a_search_finds(statistic: EditedStatisti
         away = [distances(side, domain, "add_remove", size) for side in (up, down)]
         for table in tables(domain, 5):
             searched = max(found[table] for found in away)
-            if (
-                len(table) + searched <= size
-            ):  # else a nearer table may be larger than those that were searched
+            # else a nearer table may be larger than those that were searched
+            if len(table) + searched <= size:
                 assert lengths(statistic, table)[c] == searched, (table, c)
                 checked += 1
     assert checked > 150

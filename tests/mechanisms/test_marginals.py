@@ -145,9 +145,8 @@ def test_exact_losses_on_small_tables(sizes: tuple[int, ...], rows: int) -> None
         losses.append(loss)
         squares.append(square)
     charged, mu = pure.event.basic[0], normal.event.mu
-    assert (
-        max(losses) == charged <= 1
-    )  # exactly what is charged: one step less of noise, and it would be more
+    # exactly what is charged: one step less of noise, and it would be more
+    assert max(losses) == charged <= 1
     assert float(max(squares)) == pytest.approx(float(mu * mu), rel=1e-9)
     assert max(squares) <= mu * mu
     assert normal.event.basic == (1, TINY)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from fractions import Fraction
 
-import duckdb
 import numpy as np
 import pytest
 
@@ -26,6 +24,7 @@ from dpsql.mechanisms.moments import (
     add_errors,
 )
 from dpsql.mechanisms.per_group import GaussianNoise, JointGaussianNoise, LaplaceNoise, Noise, Statistic
+from tests.support.fixtures import session_fixture
 from tests.support.goodness import fixed
 
 POLICY = """
@@ -36,19 +35,13 @@ t = { privacy_unit = "u", max_rows = 1, max_groups = 1, columns = { x = { bounds
 more = { privacy_unit = "u", max_rows_per_group = 2, max_groups = 1, columns.x.bounds = [0, 10] }
 pub = { public = true }
 """
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE t AS SELECT i AS u, (i + 0.5) / 125 AS x, ((i * 7919) % 1000 + 0.5) / 125 - 4 AS y, i % 2 + 1 AS k "
-            "FROM range(1000) AS r(i)"
-        )
-        con.execute("CREATE TABLE more AS SELECT u % 300 AS u, x FROM t")
-        con.execute("CREATE TABLE pub AS SELECT 3 AS a")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            yield session
+TABLES = """
+CREATE TABLE t AS SELECT i AS u, (i + 0.5) / 125 AS x, ((i * 7919) % 1000 + 0.5) / 125 - 4 AS y, i % 2 + 1 AS k
+    FROM range(1000) AS r(i);
+CREATE TABLE more AS SELECT u % 300 AS u, x FROM t;
+CREATE TABLE pub AS SELECT 3 AS a;
+"""
+session = session_fixture(POLICY, TABLES)
 
 
 def told(session: dpsql.Session, text: str, options: str = "epsilon = 1") -> dict[str, float]:
@@ -111,11 +104,12 @@ def test_what_is_told_is_what_releases_are_off_by(kind: str, name: str) -> None:
     off = float(np.abs(shown - truth).mean())
     (said,) = (error.error for error in output.errors(ErrorBasis((TYPICAL_ROWS,))))
     # what lies at the middle of the bounds has less than what lies a quarter off, for which it is told
+    # of no correlation, its square has less
     exactly = {
         "count": (0.95, 1.05),
         "sum": (0.95, 1.05),
         "regr_r2": (0, 1),
-    }  # of no correlation, its square has less
+    }
     low, high = exactly.get(name, (0.5, 1.15))
     assert low * said < off < high * said
     assert not low * said / 2 < off / 2.2 < high * said / 2.2 or name not in ("count", "sum"), "it can fail"

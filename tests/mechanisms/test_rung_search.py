@@ -54,10 +54,9 @@ def law(known: dict[tuple[int, int], Outcome], counts: Sequence[int], down: int 
 def worst(made: RungSearch, weight: int = 1, peeks: bool = False) -> float:
     """The greatest ratio of an outcome's probabilities, over small tables and one row more on a rung."""
     known, most = outcomes(made), 1.0
+    # the mistake: what is sure follows the exact rows
     laws = {
-        data: law(
-            known, data, 2 * sum(data) if peeks else 0
-        )  # the mistake: what is sure follows the exact rows
+        data: law(known, data, 2 * sum(data) if peeks else 0)
         for counts in TABLES
         for data in (counts, (counts[0] + weight, counts[1]), (counts[0], counts[1] + weight))
     }

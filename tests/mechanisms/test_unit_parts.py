@@ -96,9 +96,8 @@ def totals(operator: Aggregation, reader: Reader) -> list[dict[str, object]]:
     table = table.select(names)
     if any(pa.types.is_date32(field.type) for field in table.schema):
         kinds = [pa.int32() if pa.types.is_date32(field.type) else field.type for field in table.schema]
-        table = table.cast(
-            pa.schema(list(zip(table.column_names, kinds, strict=True)))
-        )  # Python has no infinite day
+        # Python has no infinite day
+        table = table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))
     whole = [
         {name: int(v or 0) if name not in operator.keys else v for name, v in row.items()}
         for row in table.to_pylist()

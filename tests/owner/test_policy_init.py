@@ -284,9 +284,8 @@ def test_several_files_are_several_tables(capsys: pytest.CaptureFixture[str]) ->
     told = capsys.readouterr().err
     assert "visits.csv and wards.csv have different columns" in told
     line = next(part for part in told.splitlines() if "dpsql policy init" in part).partition("dpsql ")[2]
-    assert (
-        cli.main([*line.replace("policy.toml", "q.toml").split()]) == 0
-    )  # the line that the hint writes works
+    # the line that the hint writes works
+    assert cli.main([*line.replace("policy.toml", "q.toml").split()]) == 0
     assert "[tables.wards]" in Path("q.toml").read_text()
     Path("other").mkdir()
     Path("other/visits.csv").write_text("a\n1\n")

@@ -59,9 +59,8 @@ def test_gaussian_noise_has_exactly_the_mu(mu: Fraction, sensitivity: int, group
     assert noise.event.mu <= mu
     assert float(noise.event.mu / mu) == pytest.approx(1, abs=2**-29)
     assert float(noise.sigma) == pytest.approx(math.sqrt(groups) * sensitivity / float(mu), rel=2**-29)
-    assert (
-        conversions.gaussian_delta(noise.event.mu, noise.epsilon) <= TINY
-    )  # so is the pair that it declares
+    # so is the pair that it declares
+    assert conversions.gaussian_delta(noise.event.mu, noise.epsilon) <= TINY
     event = noise.event
     assert Event.from_json(event.to_json()) == event
     assert isinstance(event, GaussianByMu)

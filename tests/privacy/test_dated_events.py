@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 
-import duckdb
-import pytest
-
 import dpsql
+from tests.support.fixtures import session_fixture
 
 POLICY = """
 budget = { epsilon = 100, delta = 0.01, per_period = true, accountant = "basic" }
@@ -19,14 +16,10 @@ visits = { privacy_unit = "pid", privacy_period = "date_trunc('month', day)", da
 LAPLACE = "SELECT WITH DP OPTIONS (epsilon = 1) SUM(x) FROM visits WHERE "
 GAUSS = "SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'gaussian') COUNT(*) FROM visits WHERE "
 JANUARY, DECEMBER = "day < DATE '2024-02-01'", "day >= DATE '2024-12-01'"
-
-
-@pytest.fixture
-def session() -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE visits(pid BIGINT, day DATE, x BIGINT)")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            yield session
+TABLES = """
+CREATE TABLE visits(pid BIGINT, day DATE, x BIGINT);
+"""
+session = session_fixture(POLICY, TABLES, scope="function")
 
 
 def spent(session: dpsql.Session) -> dict[str, Fraction]:

@@ -166,9 +166,8 @@ def test_a_plan_of_a_hundred_laplace_statements_costs_no_more_than_elsewhere() -
         elsewhere.compose(accounting.dp_event.DiscreteLaplaceDpEvent(noise, sensitivity), 100)
         others.append(elsewhere.get_epsilon(1e-6))
         assert float(find_cost(plan, TINY)) <= min(others) * (1 + 1e-6)
-        assert float(find_cost(plan, TINY)) >= min(others) * (
-            1 - 1e-4
-        )  # the control: it is not wishful either
+        # the control: it is not wishful either
+        assert float(find_cost(plan, TINY)) >= min(others) * (1 - 1e-4)
 
 
 def _true_delta(makers: list[tuple[Callable[[], list[tuple[float, float]]], int]], epsilon: float) -> float:

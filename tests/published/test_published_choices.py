@@ -93,9 +93,8 @@ def test_permute_and_flip_costs_more_zcdp(case: dict) -> None:
     assert 0.98 * case["rho"] < rho < 1.05 * case["rho"]  # the published search was on a coarser grid
     assert rho <= float(PureDP(epsilon).rho or 0)
     assert case["ratio_to_em"] == pytest.approx(case["rho"] / (case["eps"] ** 2 / 8))
-    assert rho > 1.8 * float(
-        BoundedRange(epsilon).rho or 0
-    )  # charged as the exponential mechanism is, it would be wrong
+    # charged as the exponential mechanism is, it would be wrong
+    assert rho > 1.8 * float(BoundedRange(epsilon).rho or 0)
 
 
 def test_the_exponential_mechanism_stays_below_its_profile() -> None:

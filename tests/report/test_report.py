@@ -280,9 +280,8 @@ def test_profiles_against_closed_forms() -> None:
         == interpretation.approximate_profile(1.0, 1e-6)(7.0)
     )
     assert interpretation.gaussian_profile(1.0)(0.0) == pytest.approx(0.38292492254802624)
-    assert interpretation.gaussian_profile(1.0)(1.0) == pytest.approx(
-        0.12693673750664392
-    )  # Phi(-0.5) - e Phi(-1.5)
+    # Phi(-0.5) - e Phi(-1.5)
+    assert interpretation.gaussian_profile(1.0)(1.0) == pytest.approx(0.12693673750664392)
     for mu in (0.5, 1.0, 2.0):  # mu-GDP is mu^2/2-zCDP, so the zCDP bound lies above the exact curve
         for x in (0.5, 1.0, 3.0):
             exact, bound = (

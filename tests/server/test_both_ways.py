@@ -111,12 +111,12 @@ def tell(session: Any, text: str) -> Any:
             )
             for r in results
         ]
-    told = re.sub(
-        r"\d+\.\d+(e[+-]\d+)?", lambda found: f"{float(found[0]):.2g}", repr(told)
-    )  # what little noise there is
+    # what little noise there is
+    told = re.sub(r"\d+\.\d+(e[+-]\d+)?", lambda found: f"{float(found[0]):.2g}", repr(told))
+    # a server names its zone
     return re.sub(r"\d\d:\d\d(:\d\d)?|\d{4}-\d\d-\d\dT?|datetime\.datetime\([^)]*\)", "TIME", told).replace(
         "TIME UTC", "TIME"
-    )  # a server names its zone
+    )
 
 
 def test_statements_give_the_same(sessions: tuple[Any, Any]) -> None:

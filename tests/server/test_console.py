@@ -137,10 +137,11 @@ def policy(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path, policy: Path) -> Iterator[tuple[ServerProcess, Owner]]:
+    # makes the ledger, and the data's name
     with (
         ServerProcess(policy) as begun,
         begun.connect("ada") as client,
-    ):  # makes the ledger, and the data's name
+    ):
         client.run("SELECT COUNT(*) AS n FROM visits").raise_error()
     ledger = Path(f"{policy}.ledger")
     with Ledger.read(ledger) as read:

@@ -732,9 +732,8 @@ def test_the_front_asks_for_the_right_whatever_the_worker_does(near: NearLedger)
     assert (found.head["sizes"], found.payload) == ([2, 3], b"{}abc")
     assert "no valid name" in error_of(near.ask(bob, {"method": "release", "name": "a b"})).message
     reader = near.session("bob")
-    with pytest.raises(
-        LedgerError, match="can't be read"
-    ):  # what a worker forged is read as no code, and fails in words
+    # what a worker forged is read as no code, and fails in words
+    with pytest.raises(LedgerError, match="can't be read"):
         reader.sql("FROM daily")
     assert "may not" in error_of(near.ask(bob, {"method": "publish", "name": "daily", "text": "x"})).message
     near.ask(ada, {"method": "publish", "name": "daily", "text": "DROP RELEASE daily"})

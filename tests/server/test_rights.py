@@ -410,9 +410,8 @@ def test_every_operation_of_every_protocol_asks_the_right(
                 found, error = attempt(), None
             except Exception as caught:
                 error = caught
-            refused = isinstance(
-                error, KINDS["too many"]
-            )  # what has become free may fail for a reason of its own
+            # what has become free may fail for a reason of its own
+            refused = isinstance(error, KINDS["too many"])
             if state != "too many" or refused or name in UNCOUNTED or name == "get_schema":
                 break
         if name == "get_schema" and state != "fine":  # it alone tells nothing to those without a right

@@ -177,9 +177,8 @@ def test_within_a_step_times_tell_nothing(tmp_path: Path, stack: ExitStack, pair
     held = Neighbours(tmp_path, WITHIN_ROWS, GRID, few, stack)
     features, labels = held.time(COUNTED, pairs)
     first = [(row, label) for row, label in zip(features, labels, strict=True) if row[0] < 0.45]
-    if (
-        pairs < 100
-    ):  # a busy machine leaves few in the first step: in every other one the rest of the time tells nothing, too
+    # a busy machine leaves few in the first step: in every other one the rest of the time tells nothing, too
+    if pairs < 100:
         first = [
             ([row[0] - find_step(row[0]), *row[1:]], label)
             for row, label in zip(features, labels, strict=True)

@@ -233,9 +233,8 @@ def test_the_owners_commands(policy: Path, capsys: pytest.CaptureFixture[str]) -
     assert main(["analyst", "add", "ada", *where]) == 1
     assert f"dpsql analyst rotate ada --policy {policy}" in capsys.readouterr().err
     assert main(["analyst", "rotate", "ada", "--days", "7", *where]) == 0
-    assert (
-        main(["analyst", "rotate", "ada", str(policy)]) == 0
-    )  # the policy as an argument, as long as before
+    # the policy as an argument, as long as before
+    assert main(["analyst", "rotate", "ada", str(policy)]) == 0
     told = capsys.readouterr()
     assert told.err.count("token holds for 7 days") == 2
     assert main(["analyst", "rotate", "ada", "--days", "0", *where]) == 1

@@ -103,9 +103,8 @@ def assert_same(mine: pa.Table, theirs: pa.Table, said: str = "") -> None:
 
 
 def _order(row: dict[str, Any]) -> str:
-    return repr(
-        [round(v, 6) + 0.0 if isinstance(v, float) else v for v in row.values()]
-    )  # of two zeros one stays
+    # of two zeros one stays
+    return repr([round(v, 6) + 0.0 if isinstance(v, float) else v for v in row.values()])
 
 
 def _alike(a: Any, b: Any) -> bool:

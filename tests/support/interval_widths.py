@@ -257,9 +257,8 @@ def find_best_of_tree(tree: QuantileTree, values: Steps, place: int) -> float:
     ends, grid = {-1: 0.0, 1: float(top)}, np.arange(1, top + 1)
     before = (np.searchsorted(values, grid, side="left") - float(rank.p) * len(values)) / scale
     unsure = np.flatnonzero(np.abs(before) < 40)
-    chance = np.where(
-        before[:, None] < 0, [1.0, 1.0], [0.0, 0.0]
-    )  # of a sum below the margin, above minus the margin
+    # of a sum below the margin, above minus the margin
+    chance = np.where(before[:, None] < 0, [1.0, 1.0], [0.0, 0.0])
     for own in np.array_split(unsure, 1 + len(unsure) // 256):
         weights = [list_edge_weights(tree, int(grid[i]), float(rank.p)) for i in own]
         for i, tails in zip(own, find_tails(weights) if len(own) else (), strict=True):

@@ -49,9 +49,8 @@ def paste(text: str, error: Error) -> Iterator[str]:
     hint = error.hint or ""
     start, end = error.span or (len(text), len(text))
     marked = text[start:end]
-    while (
-        marked.count("(") > marked.count(")") and ")" in text[end:]
-    ):  # the mark may end before what it opens
+    # the mark may end before what it opens
+    while marked.count("(") > marked.count(")") and ")" in text[end:]:
         end = text.index(")", end) + 1
         marked = text[start:end]
     if found := _INSTEAD.search(hint):

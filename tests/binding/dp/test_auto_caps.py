@@ -17,6 +17,7 @@ from dpsql.mechanisms.base import ClaimedText, Operator, Read, Release, list_cla
 from dpsql.mechanisms.contribution_caps import CapSearch
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
+from tests.support.fixtures import con_fixture, session_fixture
 from tests.support.goodness import REFUSED, fixed, p_value
 
 POLICY = """
@@ -31,25 +32,15 @@ keys = { public = true }
 ROWS, GROUPS = "max_rows_contributed = AUTO", "max_groups_contributed = AUTO"
 SURE = "epsilon = 1e6"
 """So large that nothing is lost, and noise is small."""
-
-
-@pytest.fixture(scope="module")
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        # Unit i has as many rows as i % 50 + 1; every 1000th unit has 400 more.
-        con.execute(
-            "CREATE TABLE t AS SELECT i AS u, ['a', 'b', 'c', 'd', 'other'][(i + j) % 5 + 1] AS k, j % 7 + i % 3 AS p, "
-            "(i * 7 + j * 3) % 100 AS x FROM range(2000) r(i), range(1, 451) s(j) "
-            "WHERE j <= i % 50 + 1 + CASE WHEN i % 1000 = 7 THEN 400 ELSE 0 END"
-        )
-        con.execute("CREATE TABLE keys AS SELECT unnest(range(9)) AS p")
-        yield con
-
-
-@pytest.fixture(scope="module")
-def session(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-        yield session
+# Unit i has as many rows as i % 50 + 1; every 1000th unit has 400 more.
+TABLES = """
+CREATE TABLE t AS SELECT i AS u, ['a', 'b', 'c', 'd', 'other'][(i + j) % 5 + 1] AS k, j % 7 + i % 3 AS p,
+    (i * 7 + j * 3) % 100 AS x FROM range(2000) r(i), range(1, 451) s(j)
+    WHERE j <= i % 50 + 1 + CASE WHEN i % 1000 = 7 THEN 400 ELSE 0 END;
+CREATE TABLE keys AS SELECT unnest(range(9)) AS p;
+"""
+con = con_fixture(TABLES)
+session = session_fixture(POLICY)
 
 
 def plain(text: str) -> str:

@@ -6,7 +6,6 @@ import os
 import random
 import re
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from dpsql.mechanisms.base import SALT, CodesClaim, PackingClaim, Reader, list_c
 from dpsql.mechanisms.fast.packed_aggregation import ChangedData, CodedUnit, UnitCodes
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
+from tests.support.fixtures import con_fixture
 from tests.support.hostile import FORMS, TABLES, written
 from tests.support.hostile import POLICY as HOSTILE
 from tests.support.moves import make_reader
@@ -74,11 +74,7 @@ def fill(con: duckdb.DuckDBPyConnection, kind: str, rows: int = 400) -> None:
     con.execute("INSERT INTO t VALUES " + ", ".join(row() for _ in range(rows)))
 
 
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        con.execute("SET TimeZone = 'UTC'")
-        yield con
+con = con_fixture("SET TimeZone = 'UTC'", scope="function")
 
 
 def operator(con: duckdb.DuckDBPyConnection, text: str, policy: str = POLICY) -> Aggregation:
@@ -545,9 +541,8 @@ def test_data_that_change_while_they_are_read_are_read_by_the_query(con: duckdb.
     kept: dict[str, object] = {}
     steady = remembering(con, kept)
     assert found.packed.take(steady, Entropy()) is not None
-    states = iter(
-        [kept, kept, kept, {}]
-    )  # for the ranges, for the codes, which are then taken, and once rows were read
+    # for the ranges, for the codes, which are then taken, and once rows were read
+    states = iter([kept, kept, kept, {}])
     assert found.packed.take(replace(steady, memory=lambda text: next(states)), Entropy()) is None
 
 

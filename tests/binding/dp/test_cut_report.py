@@ -24,6 +24,7 @@ from dpsql.mechanisms.contribution_caps import CutNumber, CutReport
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
+from tests.support.fixtures import con_fixture
 from tests.support.goodness import REFUSED, fixed, laplace_pmf, p_value
 
 POLICY = """
@@ -43,13 +44,10 @@ columns.x.bounds = [-3, 10]
 BASIC = 'epsilon = 1e9\ndelta = 1e-3\naccountant = "basic"\ndefault_epsilon = 1'
 Row = tuple[int, int, int | None]
 """Unit, group and value."""
-
-
-@pytest.fixture(scope="module")
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE t (u INTEGER, k INTEGER, x INTEGER); CREATE TABLE r (x INTEGER)")
-        yield con
+TABLES = """
+CREATE TABLE t (u INTEGER, k INTEGER, x INTEGER); CREATE TABLE r (x INTEGER);
+"""
+con = con_fixture(TABLES)
 
 
 @pytest.fixture(scope="module")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import duckdb
 import pytest
 
 import dpsql
 from dpsql.mechanisms.aggregation import Aggregation
 from tests.support import inside
+from tests.support.fixtures import both_fixture
 
 POLICY = """
 budget = { epsilon = 1e13, delta = 0.5, accountant = "basic", default_epsilon = 1e9 }
@@ -19,17 +18,11 @@ t = { privacy_unit = "u", max_rows_per_group = 2, max_groups = 2, columns = { n 
 """
 NASTY = ("1e300", "'inf'", "'-inf'", "'nan'", "-5", "0", "5e-324", "NULL", "1", "40", "41", "17.5")
 HELD = "CASE WHEN x < 1 THEN 1 WHEN x > 40 THEN 40 ELSE x END"
-
-
-@pytest.fixture
-def opened() -> Iterator[tuple[duckdb.DuckDBPyConnection, dpsql.Session]]:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE t AS SELECT i % 600 AS u, CASE WHEN i % 10 = 0 THEN NULL ELSE (i % 50)::DOUBLE - 3 END AS x, "
-            "i % 20 + 1 AS n, i % 9 AS z, i % 3 = 0 AS f, CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END AS k FROM range(1200) r(i)"
-        )
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            yield con, session
+TABLES = """
+CREATE TABLE t AS SELECT i % 600 AS u, CASE WHEN i % 10 = 0 THEN NULL ELSE (i % 50)::DOUBLE - 3 END AS x,
+    i % 20 + 1 AS n, i % 9 AS z, i % 3 = 0 AS f, CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END AS k FROM range(1200) r(i);
+"""
+opened = both_fixture(POLICY, TABLES, scope="function")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 
 import duckdb
@@ -15,6 +14,7 @@ from dpsql.mechanisms.histograms import Histogram
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.privacy.events import DiscreteLaplace, PureDP
 from tests.support import inside
+from tests.support.fixtures import both_fixture
 
 POLICY = """
 budget = { epsilon = 1e9, accountant = "basic", default_epsilon = 1e7 }
@@ -31,12 +31,7 @@ CREATE TABLE r AS FROM t;
 """
 
 
-@pytest.fixture(scope="module")
-def both() -> Iterator[tuple[duckdb.DuckDBPyConnection, dpsql.Session]]:
-    con = duckdb.connect()
-    con.execute(TABLE)
-    with con, dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-        yield con, session
+both = both_fixture(POLICY, TABLE)
 
 
 Both = tuple[duckdb.DuckDBPyConnection, dpsql.Session]

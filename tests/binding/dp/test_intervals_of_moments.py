@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
 from typing import Any, cast
 
 import duckdb
@@ -11,6 +10,7 @@ import pytest
 
 import dpsql
 from dpsql.notebook.render import make_result_sheet
+from tests.support.fixtures import con_fixture
 
 POLICY = """
 budget = { epsilon = 1e9, accountant = "basic", default_epsilon = 4 }
@@ -23,23 +23,12 @@ CALLS = [
     "MEDIAN(day)", "QUANTILE_DISC(day, 0.9)", "MIN(day)", "MAX(day)", "AVG(day)", "MEDIAN(moment)", "MAX(moment)", "AVG(moment)",
     "MEDIAN(clock)", "MIN(clock)", "MEDIAN(took)", "AVG(took)", "SUM(took)",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        con.execute(
-            """CREATE TABLE t AS SELECT i AS u, DATE '2024-01-01' + (i * 37 % 366)::INTEGER AS day, day::TIMESTAMP AS moment,
+TABLES = """
+CREATE TABLE t AS SELECT i AS u, DATE '2024-01-01' + (i * 37 % 366)::INTEGER AS day, day::TIMESTAMP AS moment,
             TIME '08:00:00' + INTERVAL (i % 600) MINUTE AS clock, INTERVAL (i % 90) MINUTE AS took, i % 3 AS w
-            FROM range(6000) AS r(i)"""
-        )
-        yield con
-
-
-@pytest.fixture
-def session(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-        yield session
+            FROM range(6000) AS r(i);
+"""
+con = con_fixture(TABLES)
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -213,9 +213,8 @@ def test_shares_without_a_bound_would_break_it() -> None:
         assert bool((found <= np.array(limits)).all()) == within
     counts = np.array([count for _, count in groups])
     totals = [float(counts @ (costs @ np.array([1 / float(q) for q in shares]))) for shares in (free, held)]
-    assert (
-        totals[0] <= totals[1] <= len(sets) * counts.sum() * (8.5 / 12) ** 2
-    )  # CUBE (5, 10, 20): 12 set by set
+    # CUBE (5, 10, 20): 12 set by set
+    assert totals[0] <= totals[1] <= len(sets) * counts.sum() * (8.5 / 12) ** 2
     assert find_shares(noise, sizes, residuals, groups, [1.0] * len(sets)) is None  # each as good as alone
 
 

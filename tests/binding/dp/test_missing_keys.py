@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import duckdb
 import pytest
 
 import dpsql
 from tests.support import inside
+from tests.support.fixtures import con_fixture
 
 POLICY = """
 budget = {{ epsilon = 1e12, delta = 0.9, accountant = "basic", default_epsilon = 1e6, default_delta = 1e-9 }}
@@ -19,20 +18,13 @@ named = {{ privacy_unit = "u", max_rows_per_group = 4, max_groups = {groups}, co
     k = {{ values = ["a", "b", "c"] }}, w = {{ values = [1, 2, 3] }} }} }}
 p = {{ public = true, columns = {{ v = {{ bounds = [0, 100] }} }} }}
 """
-
-
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE t AS SELECT i // 4 AS u, CASE WHEN i % 7 > 0 THEN i % 100 END AS x, "
-            "['a', 'b', 'c', 'z', NULL][1 + i % 5] AS k, [1, 2, 3, NULL][1 + i % 4] AS w FROM range(400) AS r(i)"
-        )
-        con.execute("CREATE TABLE named AS SELECT 'u' || u AS u, x, k, w FROM t")
-        con.execute(
-            "CREATE TABLE p AS SELECT * FROM (VALUES ('a', 1), ('a', 2), ('b', 3), ('q', 4)) AS v(k, v)"
-        )
-        yield con
+TABLES = """
+CREATE TABLE t AS SELECT i // 4 AS u, CASE WHEN i % 7 > 0 THEN i % 100 END AS x,
+    ['a', 'b', 'c', 'z', NULL][1 + i % 5] AS k, [1, 2, 3, NULL][1 + i % 4] AS w FROM range(400) AS r(i);
+CREATE TABLE named AS SELECT 'u' || u AS u, x, k, w FROM t;
+CREATE TABLE p AS SELECT * FROM (VALUES ('a', 1), ('a', 2), ('b', 3), ('q', 4)) AS v(k, v);
+"""
+con = con_fixture(TABLES, scope="function")
 
 
 def session(con: duckdb.DuckDBPyConnection, groups: int = 8) -> dpsql.Session:

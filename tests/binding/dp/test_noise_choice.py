@@ -126,9 +126,8 @@ def test_shares_of_epsilon_are_shares_of_the_joint_mu(start: Open) -> None:
 
 
 def test_a_moment_that_several_aggregates_need_has_all_of_their_shares(start: Open) -> None:
-    plan = bind(
-        start("basic"), GAUSSIAN, "AVG(x), VAR_POP(x) FROM r"
-    )  # one row a unit: the same total and count
+    # one row a unit: the same total and count
+    plan = bind(start("basic"), GAUSSIAN, "AVG(x), VAR_POP(x) FROM r")
     shares = [getattr(noise, "share", 1) for noise in noises(plan)]
     assert shares == [Fraction(5, 12), Fraction(5, 12), Fraction(1, 6)]
     assert event_of(plan).basic == (1, TINY)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pytest
 
 import dpsql
+from tests.support.fixtures import con_fixture, session_fixture
 
 POLICY = """
 [budget]
@@ -45,20 +45,8 @@ CREATE TABLE pub AS SELECT * FROM (VALUES ('a', 1), ('b', 2)) v(k, w);
 """
 
 
-@pytest.fixture(scope="module")
-def con() -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect()
-    con.execute(DATA)
-    return con
-
-
-@pytest.fixture(scope="module")
-def session(
-    con: duckdb.DuckDBPyConnection, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dpsql.Session]:
-    ledger = tmp_path_factory.mktemp("missing") / "ledger"
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY), ledger=ledger) as made:
-        yield made
+con = con_fixture(DATA)
+session = session_fixture(POLICY, ledger=True)
 
 
 NAMED = [

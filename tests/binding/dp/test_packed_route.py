@@ -168,9 +168,8 @@ def test_a_unit_counts_in_no_more_groups_than_it_may(con: duckdb.DuckDBPyConnect
     for _ in range(5):
         totals = rows(found.packed.take(make_reader(con), Entropy()), found.keys)
         assert sum(row["units"] for row in totals.values()) == sum(min(2, n) for (n,) in touched)
-        assert sum(min(2, n) for (n,) in touched) < sum(
-            n for (n,) in touched
-        )  # there was something to choose
+        # there was something to choose
+        assert sum(min(2, n) for (n,) in touched) < sum(n for (n,) in touched)
 
 
 def test_each_choice_is_as_likely_whoever_else_is_there() -> None:

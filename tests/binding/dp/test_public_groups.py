@@ -10,6 +10,7 @@ import pytest
 
 import dpsql
 from tests.support.case_files import read_part
+from tests.support.fixtures import con_fixture
 from tests.support.plain import policy_of
 
 POLICY = policy_of("""
@@ -20,20 +21,15 @@ ts = { bounds = [2020-01-01, 2024-12-31] }
 """)
 
 _ALL = "OPTIONS (group_selection_strategy = PUBLIC_GROUPS)"
-
-
-@pytest.fixture(scope="module")
-def con() -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect()
-    con.execute("""
-        CREATE TABLE v AS SELECT i AS id, CASE WHEN i % 2 = 0 THEN 'A' ELSE 'B' END AS w, i % 3 + 1 AS s, i % 50 AS x,
+TABLES = """
+CREATE TABLE v AS SELECT i AS id, CASE WHEN i % 2 = 0 THEN 'A' ELSE 'B' END AS w, i % 3 + 1 AS s, i % 50 AS x,
             DATE '2020-01-01' + (i % 1827)::INTEGER AS d, TIMESTAMP '2020-01-01 10:00:00' + INTERVAL (i % 1827) DAY AS ts,
             i % 7 < 3 AS b, CASE WHEN i % 5 = 0 THEN NULL ELSE 'k' || (i % 3) END AS k
-        FROM range(20000) AS t(i)""")
-    con.execute("""
-        CREATE TABLE plans AS
-        SELECT * FROM (VALUES ('A', 'good', 10), ('B', 'bad', 20), ('C', 'good', 30)) AS t(w, kind, price)""")
-    return con
+        FROM range(20000) AS t(i);
+CREATE TABLE plans AS
+        SELECT * FROM (VALUES ('A', 'good', 10), ('B', 'bad', 20), ('C', 'good', 30)) AS t(w, kind, price);
+"""
+con = con_fixture(TABLES)
 
 
 def _close(ours: Any, theirs: Any) -> bool:

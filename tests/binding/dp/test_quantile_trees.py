@@ -188,9 +188,8 @@ def test_without_noise_all_is_as_plain_duckdb_has_it(plain: dpsql.Session, strat
     con.execute(DATA)
     options = f"epsilon = 1e9, strategy = {strategy}"
     disc = f"QUANTILE_DISC({held}, {LEVELS})"
-    off = (
-        1500 if strategy == EVEN else 130
-    )  # one by one any point up to the next row may be chosen where a rank is whole
+    # one by one any point up to the next row may be chosen where a rank is whole
+    off = 1500 if strategy == EVEN else 130
     direct = con.sql(f"SELECT {disc}, {disc} FILTER (WHERE g = 1) FROM t{where}").fetchall()
     found = plain.sql(ask(options, f"{MANY}, {MANY} FILTER (WHERE g = 1)", where)).fetchall()
     assert_near(found[0], direct[0], off)

@@ -391,9 +391,8 @@ def test_errors_are_those_of_the_strategy_that_the_answer_is_stored_by(strategy:
         assert "neighbouring steps" in str(told) or "square root" in str(told)
         span = session.sql(f"SELECT SUM(n) FROM ({text}) AS d WHERE day > '2024-03-01'")
         assert span.loss == "no charge"
-        assert not any(
-            "strategy" in note for note in span.notes
-        )  # sums over many days are what it is good at
+        # sums over many days are what it is good at
+        assert not any("strategy" in note for note in span.notes)
         fresh = session.sql(text, fresh=True)
         assert fresh.expected_error["n"] == plain
 

@@ -20,6 +20,7 @@ from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import share_rows
 from dpsql.privacy.conversions import laplace_mu, laplace_rho
 from tests.support import inside
+from tests.support.fixtures import both_fixture
 from tests.support.goodness import REFUSED, fixed, p_value
 from tests.support.lock_texts import forge_texts
 from tests.support.moves import group_of, loss_beyond, make_reader, read, violations
@@ -34,14 +35,10 @@ GAUSSIAN = "WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = GAUSSIAN)"
 ASKED = "k, COUNT(*), COUNT(x), SUM(x), SUM(x, contribution_bounds_per_row => (1, 4)), AVG(x), VAR_POP(x) FROM t GROUP BY k"
 STATEMENTS = [f"SELECT {ASKED}", f"SELECT {GAUSSIAN} {ASKED}"]
 Opened = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
-
-
-@pytest.fixture
-def opened() -> Iterator[Opened]:
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE t (u INTEGER, k INTEGER, x INTEGER)")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            yield con, session
+TABLES = """
+CREATE TABLE t (u INTEGER, k INTEGER, x INTEGER);
+"""
+opened = both_fixture(POLICY, TABLES, scope="function")
 
 
 def operator(session: dpsql.Session, text: str) -> Aggregation:

@@ -9,6 +9,7 @@ import pytest
 
 import dpsql
 from tests.support.both import plan_of
+from tests.support.fixtures import con_fixture
 from tests.support.plain import policy_of
 
 POLICY = policy_of("""
@@ -17,17 +18,13 @@ d = { bounds = [2024-01-01, 2024-03-31] }
 x = { bounds = [-10, 10] }
 """)
 ALL = "OPTIONS (group_selection_strategy = PUBLIC_GROUPS)"
-
-
-@pytest.fixture(scope="module")
-def con() -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect()
-    con.execute("""
-        CREATE TABLE v AS SELECT i AS id, CASE WHEN i % 3 = 0 THEN 'A' ELSE 'B' END AS w, [3, 50, 77][i % 3 + 1] AS code,
+TABLES = """
+CREATE TABLE v AS SELECT i AS id, CASE WHEN i % 3 = 0 THEN 'A' ELSE 'B' END AS w, [3, 50, 77][i % 3 + 1] AS code,
             DATE '2024-01-10' + (i % 4 * 7)::INTEGER AS d, (i % 21) - 10 AS x
-        FROM range(4200) AS t(i)""")
-    con.execute("CREATE TABLE plans AS SELECT 'A' AS w")
-    return con
+        FROM range(4200) AS t(i);
+CREATE TABLE plans AS SELECT 'A' AS w;
+"""
+con = con_fixture(TABLES)
 
 
 def _rounded(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:

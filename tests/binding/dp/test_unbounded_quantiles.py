@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from fractions import Fraction
 
 import duckdb
@@ -14,6 +13,7 @@ import dpsql
 from dpsql.mechanisms.order_statistics import GeometricGrid
 from dpsql.mechanisms.subsample.subsample import UnboundedRange
 from dpsql.privacy.events import BoundedRange
+from tests.support.fixtures import session_fixture
 
 POLICY = """
 budget = { epsilon = 1e5, delta = 1e-3, accountant = "basic" }
@@ -21,17 +21,13 @@ budget = { epsilon = 1e5, delta = 1e-3, accountant = "basic" }
 t = { privacy_unit = "u", max_rows = 1, columns = { held = { bounds = [0, 10] }, w = { values = ["A", "B"] } } }
 """
 GRID = GeometricGrid(-30, 64)
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[dpsql.Session]:
-    con = duckdb.connect()
-    con.execute("""CREATE TABLE t AS SELECT range AS u, exp(20 * ((range * 0.6180339887) % 1)) AS wide,
+TABLES = """
+CREATE TABLE t AS SELECT range AS u, exp(20 * ((range * 0.6180339887) % 1)) AS wide,
         range - 700 AS n, -1000000 - range AS low,
         CASE range % 50 WHEN 0 THEN NULL WHEN 1 THEN 'NaN'::DOUBLE WHEN 2 THEN 'Infinity'::DOUBLE ELSE 5 END AS odd,
-        range % 11 AS held, 'A' AS w, (range / 100.0)::DECIMAL(10, 2) AS d FROM range(2000)""")
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-        yield session
+        range % 11 AS held, 'A' AS w, (range / 100.0)::DECIMAL(10, 2) AS d FROM range(2000);
+"""
+session = session_fixture(POLICY, TABLES)
 
 
 def place(v: float, grid: GeometricGrid = GRID) -> int:

@@ -15,6 +15,7 @@ import dpsql
 from dpsql.exact.exact_query import Exact, Partial
 from dpsql.mechanisms.aggregation import Aggregation
 from tests.support import inside
+from tests.support.fixtures import both_fixture
 from tests.support.moves import fill, read, violations
 from tests.support.small import COLUMNS_OF_T
 
@@ -61,20 +62,12 @@ SHAPES = (
 )
 STATEMENTS = [shape.format(moments) for shape in SHAPES for moments in MOMENTS]
 Opened = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
-
-
-@pytest.fixture(scope="module")
-def opened() -> Iterator[Opened]:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE t (unit INTEGER, k VARCHAR, p INTEGER, x DOUBLE, n INTEGER, d DECIMAL(10,2), f BOOLEAN)"
-        )
-        con.execute(
-            "CREATE TABLE w AS SELECT i // 42 AS u, CAST(i * 7919 % 40 AS INTEGER) AS v, i % 2 AS k, i % 3 = 0 AS third, "
-            "CAST(i * 7919 % 40 AS BIGINT) * 1000000007 AS far, TIME '10:00:00' AS at FROM range(4200) AS r(i)"
-        )  # fmt: skip
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            yield con, session
+TABLES = """
+CREATE TABLE t (unit INTEGER, k VARCHAR, p INTEGER, x DOUBLE, n INTEGER, d DECIMAL(10,2), f BOOLEAN);
+CREATE TABLE w AS SELECT i // 42 AS u, CAST(i * 7919 % 40 AS INTEGER) AS v, i % 2 AS k, i % 3 = 0 AS third,
+    CAST(i * 7919 % 40 AS BIGINT) * 1000000007 AS far, TIME '10:00:00' AS at FROM range(4200) AS r(i);
+"""
+opened = both_fixture(POLICY, TABLES)
 
 
 def operator(session: dpsql.Session, text: str) -> Aggregation:
@@ -122,10 +115,11 @@ def test_every_moment_is_that_of_the_rows_where_all_units_are_alike(
 def test_means_by_group(opened: Opened) -> None:
     con, session = opened
     truth = dict(con.sql("SELECT k, AVG(v) FROM w GROUP BY k").fetchall())
+    # 21 rows in one group, 4 in the other
     for options in (
         "",
         "WITH DP OPTIONS (max_rows_contributed = 25) ",
-    ):  # 21 rows in one group, 4 in the other
+    ):
         found = dict(session.sql(f"SELECT {options}k, AVG(v) FROM w GROUP BY k").fetchall())
         assert found == {k: pytest.approx(v, abs=1.5 if options else 1e-3) for k, v in truth.items()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -21,6 +21,7 @@ from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.order_statistics import GradedGrid, PointWeights, WantedRank, cut_segments
 from dpsql.mechanisms.quantiles import Quantiles
 from tests.support import inside
+from tests.support.fixtures import con_fixture, session_fixture
 
 POLICY = """
 budget = { epsilon = 1e6, delta = 1e-3, accountant = "basic" }
@@ -32,26 +33,18 @@ t = { privacy_unit = "u", max_rows = 1, max_groups = 1, columns = { x = { bounds
     moment = { bounds = [2000-01-01, 2001-01-01] }, declared = { values = [0, 1] } } }
 few = { privacy_unit = "u", max_rows = 1, columns = { x = { bounds = [-1000, 100000] } } }
 """
-
-
-@pytest.fixture(scope="module")
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Ten thousand values around 20, from 7 to 55."""
-    with duckdb.connect() as con:
-        con.execute("""CREATE TABLE t AS SELECT u, x, -x AS below, CASE WHEN u % 4 = 0 THEN -x ELSE x END AS either,
+TABLES = """
+CREATE TABLE t AS SELECT u, x, -x AS below, CASE WHEN u % 4 = 0 THEN -x ELSE x END AS either,
             x / 1000 AS tiny, x AS far, CAST(x AS BIGINT) AS i, CAST(x AS DECIMAL(12, 2)) AS d,
             CASE u % 5 WHEN 0 THEN NULL WHEN 1 THEN 'NaN'::DOUBLE WHEN 2 THEN -'Infinity'::DOUBLE ELSE x END AS odd,
             DATE '2000-01-01' + CAST(x AS INTEGER) AS day, TIMESTAMP '2000-01-01' + to_seconds(x * 86400) AS moment,
             u % 2 AS declared, u % 3 AS private
-            FROM (SELECT range AS u, 20 * exp((2 * ((range * 7919) % 10000 + 0.5) / 10000 - 1) ** 3) AS x FROM range(10000))""")
-        con.execute("CREATE TABLE few (u INTEGER, x DOUBLE)")
-        yield con
-
-
-@pytest.fixture(scope="module")
-def session(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-        yield session
+            FROM (SELECT range AS u, 20 * exp((2 * ((range * 7919) % 10000 + 0.5) / 10000 - 1) ** 3) AS x FROM range(10000));
+CREATE TABLE few (u INTEGER, x DOUBLE);
+"""
+# Ten thousand values around 20, from 7 to 55.
+con = con_fixture(TABLES)
+session = session_fixture(POLICY)
 
 
 def is_near(answer: object, truth: float, part: float = 0.02) -> bool:
@@ -253,9 +246,8 @@ def test_loss_over_all_tables_of_up_to_three_rows(
     losses = {(t, v): loss(laws[t], laws[tuple(sorted((*t, v)))]) for t in tables if len(t) < 3 for v in POOL}
     allowed = base ** (-2 * part.ranks[0].sensitivity)
     assert base ** -part.ranks[0].sensitivity < max(losses.values()) <= allowed
-    assert part.rate(part.ranks[0]) == Fraction(3, 4) / (
-        2 * part.ranks[0].sensitivity
-    )  # the rest is for the ends
+    # the rest is for the ends
+    assert part.rate(part.ranks[0]) == Fraction(3, 4) / (2 * part.ranks[0].sensitivity)
     twice = {t: law(part, read_histogram(con, part, t), base**2) for t in tables}
     worst = max(loss(twice[t], twice[tuple(sorted((*t, v)))]) for t, v in losses)
     assert worst > allowed, "the control: half the sensitivity"

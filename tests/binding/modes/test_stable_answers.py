@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -24,6 +23,7 @@ from dpsql.mechanisms.order_statistics import WantedRank, choose_step
 from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.privacy.events import BoundedRange
 from tests.support import inside
+from tests.support.fixtures import con_fixture
 from tests.support.goodness import fixed
 
 POLICY = """
@@ -45,17 +45,12 @@ ALL = (
     "IQR(age) AS i, TRIMMED_MEAN(pay, 0.1) AS t, MEDIAN(age) AS m, QUANTILE_CONT(pay, 0.9) AS q, QUANTILE(age, 0.25) AS d, "
     "MODE(sex) AS s"
 )
-
-
-@pytest.fixture(scope="module")
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE t AS SELECT i % 2000 AS u, 20 + i % 41 AS age, (i % 1000)::DOUBLE AS pay, "
-            "['f', 'm', 'm'][1 + i % 3] AS sex, DATE '2024-01-01' + (i % 300)::INTEGER AS day, NULL::INTEGER AS missing "
-            "FROM range(8200) r(i)"
-        )
-        yield con
+TABLES = """
+CREATE TABLE t AS SELECT i % 2000 AS u, 20 + i % 41 AS age, (i % 1000)::DOUBLE AS pay,
+    ['f', 'm', 'm'][1 + i % 3] AS sex, DATE '2024-01-01' + (i % 300)::INTEGER AS day, NULL::INTEGER AS missing
+    FROM range(8200) r(i);
+"""
+con = con_fixture(TABLES)
 
 
 def opened(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 
 import duckdb
 import pytest
@@ -13,6 +12,7 @@ from dpsql.binding.relations.binder import GROWING
 from dpsql.binding.statement_binder import StatementBinder
 from dpsql.language.statements import parse
 from tests.support import inside
+from tests.support.fixtures import con_fixture
 
 POLICY = """
 budget = { epsilon = 1e12 }
@@ -39,17 +39,7 @@ STATEMENTS = [
 ]
 
 
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as opened:
-        opened.execute(DATA)
-        yield opened
-
-
-@pytest.fixture
-def session(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as opened:
-        yield opened
+con = con_fixture(DATA, scope="function")
 
 
 @pytest.mark.parametrize("text", STATEMENTS)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import duckdb
 import pytest
 
 import dpsql
 from tests.support.city import POLICY, TABLES
+from tests.support.fixtures import both_fixture
 
 City = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
 RIDERS = "(SELECT rider, COUNT(*) AS n, MIN(bike) AS bike FROM trips GROUP BY rider) u"
 FIRST = "(FROM trips QUALIFY row_number() OVER (PARTITION BY rider ORDER BY started) = 1) u"
 
 
-@pytest.fixture(scope="module")
-def city() -> Iterator[City]:
-    with duckdb.connect() as con:
-        con.execute(TABLES)
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            yield con, session
+city = both_fixture(POLICY, TABLES)
 
 
 @pytest.mark.parametrize(

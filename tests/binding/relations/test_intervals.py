@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import duckdb
 import pytest
 
 import dpsql
+from tests.support.fixtures import con_fixture, session_fixture
 
 POLICY = """
 budget = { epsilon = 1000, accountant = "basic", default_epsilon = 1 }
@@ -23,17 +22,8 @@ CREATE TABLE names AS SELECT * FROM (VALUES ('a', 1), ('b', 2), ('c', 3)) AS v(k
 A = "WITH a AS (SELECT k, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY k) "
 
 
-@pytest.fixture(scope="module")
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        con.execute(ROWS)
-        yield con
-
-
-@pytest.fixture(scope="module")
-def session(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-        yield session
+con = con_fixture(ROWS)
+session = session_fixture(POLICY)
 
 
 CARRIED = {

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
+from tests.support.fixtures import con_fixture
 
 POLICY = """
 budget = { epsilon = 1e9, delta = 1e-3, accountant = "basic", max_epsilon_per_query = 1e6, default_epsilon = 1e5, \
@@ -19,18 +20,12 @@ visits = { privacy_unit = "id", max_rows = 1, max_groups = 1, columns = { plan =
     cost = { bounds = [0, 100] } } }
 plans = { public = true }
 """
-
-
-@pytest.fixture(scope="module")
-def con() -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect()
-    con.execute("""
-        CREATE TABLE visits AS
-        SELECT i AS id, CASE WHEN i % 4 = 0 THEN 'free' ELSE 'full' END AS plan, i % 90 AS cost FROM range(1000) AS t(i)""")
-    con.execute(
-        "CREATE TABLE plans AS SELECT * FROM (VALUES ('free', 0), ('full', 9), ('none', 1)) AS t(plan, price)"
-    )
-    return con
+TABLES = """
+CREATE TABLE visits AS
+        SELECT i AS id, CASE WHEN i % 4 = 0 THEN 'free' ELSE 'full' END AS plan, i % 90 AS cost FROM range(1000) AS t(i);
+CREATE TABLE plans AS SELECT * FROM (VALUES ('free', 0), ('full', 9), ('none', 1)) AS t(plan, price);
+"""
+con = con_fixture(TABLES)
 
 
 MADE = "SELECT plan, COUNT(*) AS n FROM visits GROUP BY plan"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -12,6 +11,7 @@ import dpsql
 from dpsql.errors import Error
 from dpsql.owner.policy_check import check_policy
 from dpsql.policy.model import list_untyped
+from tests.support.fixtures import both_fixture
 from tests.support.policies import budget, table, write_policy
 
 POLICY = write_policy(
@@ -39,12 +39,7 @@ MONTH = "date_trunc('month', day)"
 Opened = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
 
 
-@pytest.fixture(scope="module")
-def opened() -> Iterator[Opened]:
-    with duckdb.connect() as con:
-        con.execute(DATA)
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            yield con, session
+opened = both_fixture(POLICY, DATA)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import duckdb
 import pytest
 
 import dpsql
+from tests.support.fixtures import con_fixture
 
 POLICY = """
 budget = { epsilon = 1e9, delta = 1e-3, accountant = "basic", default_epsilon = 1e5 }
@@ -14,18 +15,13 @@ sales = { privacy_unit = "u", max_rows = 50 }
 items = { public = true, columns = { given = { bounds = [0, 100] } } }
 """
 JOINED = "FROM sales JOIN items USING (item)"
-
-
-@pytest.fixture
-def con() -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect()
-    con.execute("CREATE TABLE sales AS SELECT i % 300 AS u, i % 5 AS item FROM range(3000) r(i)")
-    con.execute(
-        "CREATE TABLE items AS SELECT i AS item, (i * 2.5 + 1)::DECIMAL(8, 2) AS price, i * 1.5::DOUBLE AS weight, "
-        "'nan'::DOUBLE AS missing, i AS given FROM range(5) r(i)"
-    )
-    con.execute("INSERT INTO items VALUES (9, NULL, 'inf', 'nan', 9)")
-    return con
+TABLES = """
+CREATE TABLE sales AS SELECT i % 300 AS u, i % 5 AS item FROM range(3000) r(i);
+CREATE TABLE items AS SELECT i AS item, (i * 2.5 + 1)::DECIMAL(8, 2) AS price, i * 1.5::DOUBLE AS weight,
+    'nan'::DOUBLE AS missing, i AS given FROM range(5) r(i);
+INSERT INTO items VALUES (9, NULL, 'inf', 'nan', 9);
+"""
+con = con_fixture(TABLES, scope="function")
 
 
 def test_sums_of_public_numbers_need_no_bounds_given(con: duckdb.DuckDBPyConnection) -> None:

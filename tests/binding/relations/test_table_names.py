@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import duckdb
 import pytest
 
 import dpsql
+from tests.support.fixtures import session_fixture
 
 POLICY = """
 [budget]
@@ -56,12 +55,7 @@ NOT_FOUND = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def session() -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute(TABLES)
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as made:
-            yield made
+session = session_fixture(POLICY, TABLES)
 
 
 @pytest.mark.parametrize("name", FOUND)

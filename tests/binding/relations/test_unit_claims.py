@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import duckdb
 import pytest
 
 import dpsql
+from tests.support.fixtures import both_fixture
 
 POLICY = """
 budget = { epsilon = 1e30, delta = 0.999, accountant = "basic", default_epsilon = 1e9, default_delta = 1e-9 }
@@ -34,12 +33,7 @@ CREATE TABLE logins AS FROM (VALUES (1, 4), (1, 5), (3, 6), (7, 6)) AS t(login, 
 Opened = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
 
 
-@pytest.fixture(scope="module")
-def opened() -> Iterator[Opened]:
-    with duckdb.connect() as con:
-        con.execute(DATA)
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            yield con, session
+opened = both_fixture(POLICY, DATA)
 
 
 @pytest.mark.parametrize(

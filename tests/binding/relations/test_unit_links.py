@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -11,6 +10,7 @@ import pytest
 import dpsql
 from dpsql.mechanisms.base import SALT
 from tests.support import inside
+from tests.support.fixtures import con_fixture
 
 POLICY = """
 budget = { epsilon = 1000, delta = 1e-3, accountant = "basic", default_epsilon = 1, default_delta = 1e-6 }
@@ -21,18 +21,15 @@ a = { privacy_unit = "u", max_rows_per_group = 2, max_groups = 2 }
 b = { privacy_unit = "u", max_rows_per_group = 2 }
 keys = { public = true }
 """
-
-
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE rows (k INTEGER, d DOUBLE, x INTEGER)")
-        con.execute("CREATE TABLE free (u INTEGER, x INTEGER)")
-        con.execute("CREATE TABLE a (u BIGINT, x INTEGER, k VARCHAR)")
-        con.execute("CREATE TABLE b (u DECIMAL(18,2), x INTEGER)")
-        con.execute("CREATE TABLE keys (k BIGINT, v INTEGER)")
-        con.execute("INSERT INTO keys VALUES (1, 1), (2, 2), (9007199254740992, 3), (9007199254740993, 4)")
-        yield con
+TABLES = """
+CREATE TABLE rows (k INTEGER, d DOUBLE, x INTEGER);
+CREATE TABLE free (u INTEGER, x INTEGER);
+CREATE TABLE a (u BIGINT, x INTEGER, k VARCHAR);
+CREATE TABLE b (u DECIMAL(18,2), x INTEGER);
+CREATE TABLE keys (k BIGINT, v INTEGER);
+INSERT INTO keys VALUES (1, 1), (2, 2), (9007199254740992, 3), (9007199254740993, 4);
+"""
+con = con_fixture(TABLES, scope="function")
 
 
 def session(con: duckdb.DuckDBPyConnection) -> dpsql.Session:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import duckdb
 import pytest
 
 import dpsql
+from tests.support.fixtures import con_fixture, session_fixture
 
 POLICY = """
 [budget]
@@ -29,20 +28,8 @@ CREATE TABLE t AS SELECT i // 3 AS u, CASE WHEN i % 5 > 0 THEN i % 5 END AS n, (
 """
 
 
-@pytest.fixture(scope="module")
-def con() -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect()
-    con.execute(DATA)
-    return con
-
-
-@pytest.fixture(scope="module")
-def session(
-    con: duckdb.DuckDBPyConnection, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dpsql.Session]:
-    ledger = tmp_path_factory.mktemp("sums") / "ledger"
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY), ledger=ledger) as made:
-        yield made
+con = con_fixture(DATA)
+session = session_fixture(POLICY, ledger=True)
 
 
 GROUPED = "(SELECT u, SUM(n) AS s, SUM(b) AS b, SUM(w) AS w, SUM(p) AS p FROM t GROUP BY u)"

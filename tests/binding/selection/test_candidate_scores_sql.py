@@ -13,6 +13,7 @@ import pytest
 import dpsql
 from dpsql.mechanisms.fast import candidate_scores, column_counts
 from tests.support import inside
+from tests.support.fixtures import session_fixture
 from tests.support.policies import budget, table, write_policy
 
 POLICY = write_policy(
@@ -49,10 +50,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
 
 
-@pytest.fixture(scope="module")
-def session(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-        yield session
+session = session_fixture(POLICY)
 
 
 SWEPT = [

@@ -91,10 +91,11 @@ ODD: list[tuple[str, list[dict[str, Any]]]] = [
 
 @pytest.mark.parametrize(("text", "wanted"), ODD, ids=lambda v: str(v)[:60])
 def test_odd_cases(session: dpsql.Session, text: str, wanted: Any) -> None:
+    # an answer on a fine grid keeps a little noise
     found = [
         {name: round(v, 2) if isinstance(v, float) else v for name, v in row.items()}
         for row in session.sql(text).dicts()
-    ]  # an answer on a fine grid keeps a little noise
+    ]
     assert len(found) == wanted if isinstance(wanted, int) else found == wanted
 
 

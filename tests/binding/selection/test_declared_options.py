@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 
-import duckdb
 import pytest
 
 import dpsql
 from dpsql.privacy.events import GaussianSparseVector
 from tests.support import inside
+from tests.support.fixtures import session_fixture
 
 POLICY = """
 budget = { epsilon = 1e7, delta = 1e-2, accountant = "basic" }
@@ -18,17 +17,11 @@ budget = { epsilon = 1e7, delta = 1e-2, accountant = "basic" }
 t = { privacy_unit = "u", max_rows = 1, columns = { x = { bounds = [0, 100] } } }
 limits = { public = true }
 """
-
-
-@pytest.fixture
-def session() -> Iterator[dpsql.Session]:
-    con = duckdb.connect()
-    con.execute(
-        "CREATE TABLE t AS SELECT range AS u, range % 100 AS x, ['A', 'B'][1 + range % 2] AS w FROM range(1000)"
-    )
-    con.execute("CREATE TABLE limits AS SELECT 700 AS most, 50.5 AS top")
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-        yield session
+TABLES = """
+CREATE TABLE t AS SELECT range AS u, range % 100 AS x, ['A', 'B'][1 + range % 2] AS w FROM range(1000);
+CREATE TABLE limits AS SELECT 700 AS most, 50.5 AS top;
+"""
+session = session_fixture(POLICY, TABLES, scope="function")
 
 
 def test_hits_have_gaps_and_answers_that_are_paid_with_them(session: dpsql.Session) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -11,6 +10,7 @@ import pytest
 import dpsql
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold
 from tests.support import inside
+from tests.support.fixtures import session_fixture
 
 POLICY = """
 [budget]
@@ -28,17 +28,11 @@ loss = { bounds = [-10, 2] }
 x = { bounds = [0, 10] }
 y = { bounds = [0, 10] }
 """
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE t AS SELECT i // 3 AS u, -(i % 11) AS loss, i % 11 AS x, 10 - i % 11 AS y, "
-            "INTERVAL (i) DAY AS gap, i * 0.5::DOUBLE AS d, [i * 0.5::DOUBLE] AS many FROM range(300) AS r(i)"
-        )
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            yield session
+TABLES = """
+CREATE TABLE t AS SELECT i // 3 AS u, -(i % 11) AS loss, i % 11 AS x, 10 - i % 11 AS y,
+    INTERVAL (i) DAY AS gap, i * 0.5::DOUBLE AS d, [i * 0.5::DOUBLE] AS many FROM range(300) AS r(i);
+"""
+session = session_fixture(POLICY, TABLES)
 
 
 def test_a_sum_of_numbers_below_zero_moves_by_the_farther_bound(session: dpsql.Session) -> None:

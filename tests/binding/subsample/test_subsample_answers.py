@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 
 import duckdb
 import pytest
@@ -13,6 +12,7 @@ from dpsql.mechanisms.base import watch_progress
 from dpsql.mechanisms.subsample.blocks import BlockQueries, LiftedBlocks
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
+from tests.support.fixtures import con_fixture
 from tests.support.policies import budget, table, write_policy
 
 POLICY = write_policy(
@@ -20,17 +20,12 @@ POLICY = write_policy(
     t=table("u", None, None, {"max_rows": 2}, x=(0, 100)),
     named=table(None, None, None, {"public": True}),
 )
-
-
-@pytest.fixture(scope="module")
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE t AS SELECT i % 900 AS u, (i * 37) % 101 AS x, (i * 37) % 101 * 2.0 + i % 5 AS y, "
-            "['a', 'b', 'b', 'c'][1 + i % 4] AS site FROM range(1800) r(i)"
-        )
-        con.execute("CREATE TABLE named AS SELECT unnest(['a', 'b', 'c']) AS site, unnest([1, 2, 3]) AS rank")
-        yield con
+TABLES = """
+CREATE TABLE t AS SELECT i % 900 AS u, (i * 37) % 101 AS x, (i * 37) % 101 * 2.0 + i % 5 AS y,
+    ['a', 'b', 'b', 'c'][1 + i % 4] AS site FROM range(1800) r(i);
+CREATE TABLE named AS SELECT unnest(['a', 'b', 'c']) AS site, unnest([1, 2, 3]) AS rank;
+"""
+con = con_fixture(TABLES)
 
 
 def source(session: dpsql.Session, text: str) -> object:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import duckdb
-import pytest
-
 import dpsql
 from tests.support import inside
+from tests.support.fixtures import session_fixture
 
 POLICY = """
 budget = { epsilon = 1e6, delta = 1e-3, accountant = "basic", default_epsilon = 1 }
@@ -16,15 +12,11 @@ budget = { epsilon = 1e6, delta = 1e-3, accountant = "basic", default_epsilon = 
 visits = { privacy_unit = "person", max_rows = 3 }
 wards = { public = true }
 """
-
-
-@pytest.fixture
-def session() -> Iterator[dpsql.Session]:
-    con = duckdb.connect()
-    con.execute("CREATE TABLE visits AS SELECT range AS person, 'A' AS ward, range * 1.0 AS x FROM range(50)")
-    con.execute("CREATE TABLE wards AS SELECT * FROM (VALUES ('A', 1), ('B', 2)) AS t(ward, beds)")
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-        yield session
+TABLES = """
+CREATE TABLE visits AS SELECT range AS person, 'A' AS ward, range * 1.0 AS x FROM range(50);
+CREATE TABLE wards AS SELECT * FROM (VALUES ('A', 1), ('B', 2)) AS t(ward, beds);
+"""
+session = session_fixture(POLICY, TABLES, scope="function")
 
 
 def results(session: dpsql.Session, query: str, registered: bool = False) -> list[int]:

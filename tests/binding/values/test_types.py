@@ -133,9 +133,8 @@ def same(mine: Any, theirs: Any) -> bool:
 
 def types_of(con: duckdb.DuckDBPyConnection, query: str) -> list[str]:
     kinds = (str(kind).replace('"', "") for kind in con.sql(query).types)
-    return [
-        kind.replace("TIMESTAMP_NS", "TIMESTAMP") for kind in kinds
-    ]  # a mean of dates, from DuckDB 2.0.1 on
+    # a mean of dates, from DuckDB 2.0.1 on
+    return [kind.replace("TIMESTAMP_NS", "TIMESTAMP") for kind in kinds]
 
 
 def shown_types(session: dpsql.Session, query: str) -> list[str]:

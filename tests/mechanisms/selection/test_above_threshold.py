@@ -490,9 +490,8 @@ def test_how_rarely_an_interactive_threshold_is_passed_from_below() -> None:
 
     entropy = fixed("from below")
     near, far = hits(0), hits(-1)
-    assert (
-        abs(far / near - math.exp(-1)) < 0.08
-    )  # 5 standard deviations; without the factor 2 it would be 0.14
+    # 5 standard deviations; without the factor 2 it would be 0.14
+    assert abs(far / near - math.exp(-1)) < 0.08
 
 
 class TestAboveThreshold(OperatorContract):

@@ -207,9 +207,8 @@ def test_noisy_mode_without_candidates_loses_no_more_than_it_says() -> None:
         worst = max(worst, divergence(unknown_law(x, selection, 1.5), unknown_law(y, selection, 1.5), total))
         careless = max(careless, divergence(unknown_law(x, half, 1.5), unknown_law(y, half, 1.5), total))
     assert 0.4 * float(SMALL) < worst <= float(SMALL) + 1e-9
-    assert (
-        careless > float(SMALL) + 1e-9
-    )  # a selection for one group would be a false claim: a vote touches two
+    # a selection for one group would be a false claim: a vote touches two
+    assert careless > float(SMALL) + 1e-9
     with pytest.raises(ValueError, match="two groups"):
         NoisyMode("m", ONE, selection=half)
     with pytest.raises(ValueError, match="public, or"):
@@ -267,9 +266,8 @@ def test_feature_votes() -> None:
     assert sorted(best.table.column("feature").to_pylist()) == ["a", "c"]
     assert best.event == features(len, top=2, epsilon=Fraction(8)).event
     with pytest.raises(ValueError, match="two counts"):
-        features(
-            len, noise=LaplaceNoise(ONE, 1, 2)
-        )  # C(d, s) features are not independent tests, but 2 s counts move
+        # C(d, s) features are not independent tests, but 2 s counts move
+        features(len, noise=LaplaceNoise(ONE, 1, 2))
     with pytest.raises(ValueError, match="winners"):
         features(len, top=4, epsilon=ONE)
 
@@ -389,13 +387,14 @@ def test_no_result_of_one_block_stops_the_others() -> None:
     assert [grid.place(v) for v in ("1/0", "3", "1e999999999", Foul(), None, math.nan, -math.inf, [])] == [
         5
     ] * 8
+    # the control
     assert [grid.place(v) for v in (3, 3.2, Fraction(7, 2), 10**400, -(10**400))] == [
         3,
         3,
         4,
         10,
         0,
-    ]  # the control
+    ]
 
 
 class Counted:

@@ -160,9 +160,8 @@ def test_noise_for_less_than_a_unit_moves_is_refused() -> None:
     for changes in ({"steps": 2}, {"groups": 2}, {"measured": None}, {"choice": Fraction(0)}, {"rounds": 0}):
         with pytest.raises(ValueError, match="noise"):
             replace(laplace(), **changes)  # type: ignore[arg-type]
-    with pytest.raises(
-        ValueError, match="noise"
-    ):  # the root of two groups is not enough: all rows may fall together
+    # the root of two groups is not enough: all rows may fall together
+    with pytest.raises(ValueError, match="noise"):
         replace(laplace(1, 2), single=GaussianNoise.calibrate(Fraction(1), Fraction(1, 10**6), 1, 2))
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pytest
 
 import dpsql
+from tests.support.fixtures import con_fixture
 from tests.support.pasting import paste
 
 STATEMENTS = [
@@ -50,11 +50,7 @@ LEFT = {  # not answered, and why: GoogleSQL refuses these, too
 }
 
 
-@pytest.fixture(scope="module")
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        con.execute(ROWS)
-        yield con
+con = con_fixture(ROWS)
 
 
 def opened(con: duckdb.DuckDBPyConnection, delta: str) -> dpsql.Session:

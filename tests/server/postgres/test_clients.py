@@ -352,9 +352,8 @@ def test_what_an_answer_costs_is_a_notice(server: PostgresServer) -> None:
         made.execute("SELECT COUNT(*) AS n FROM visits WHERE day = 77")
         paid, stored = heard
         assert re.fullmatch(r"cost ε=[0-9.]+ · ε=\S+ of ada's ε=\S+ left", paid)
-        assert stored.endswith(
-            paid.partition(" · ")[2]
-        )  # what is left in words, not the mark that stands for it
+        # what is left in words, not the mark that stands for it
+        assert stored.endswith(paid.partition(" · ")[2])
         heard.clear()
         made.execute("SET client_min_messages = warning")
         made.execute("SELECT COUNT(*) AS n FROM visits WHERE day = 77")

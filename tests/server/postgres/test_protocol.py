@@ -591,9 +591,8 @@ def test_hostile_bytes(server: PostgresServer, count: int) -> None:
     client = server.open("ada")
     try:
         came, end = client.ask(query("SELECT 1 AS x")), time.monotonic() + 120
-        while (
-            read_error(came).get("C") == "53400" and time.monotonic() < end
-        ):  # the attackers' last ones wait
+        # the attackers' last ones wait
+        while read_error(came).get("C") == "53400" and time.monotonic() < end:
             time.sleep(0.1)
             came = client.ask(query("SELECT 1 AS x"))
         assert read_rows(came) == [[b"1"]]

@@ -1,0 +1,61 @@
+"""Fixtures that most files need: DuckDB with some tables, and a session over it under a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any, Literal
+
+import duckdb
+import pytest
+
+import dpsql
+
+Scope = Literal["function", "module"]
+Both = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
+
+
+def con_fixture(tables: str, scope: Scope = "module") -> Any:
+    """Return a fixture: a connection in memory with these tables."""
+
+    @pytest.fixture(scope=scope)
+    def con() -> Iterator[duckdb.DuckDBPyConnection]:
+        with duckdb.connect() as con:
+            con.execute(tables)
+            yield con
+
+    return con
+
+
+def session_fixture(
+    policy: str, tables: str | None = None, scope: Scope = "module", *, ledger: bool = False
+) -> Any:
+    """Return a fixture: a session over these tables, or over the file's ``con``; with a ledger on the disk if wanted."""
+
+    @pytest.fixture(scope=scope)
+    def session(
+        request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[dpsql.Session]:
+        place = tmp_path_factory.mktemp("session") / "ledger" if ledger else None
+        with ExitStack() as stack:
+            if tables is None:
+                con = request.getfixturevalue("con")
+            else:
+                con = stack.enter_context(duckdb.connect())
+                con.execute(tables)
+            yield stack.enter_context(dpsql.connect(con, policy=dpsql.Policy.loads(policy), ledger=place))
+
+    return session
+
+
+def both_fixture(policy: str, tables: str, scope: Scope = "module") -> Any:
+    """Return a fixture: a connection in memory with these tables, and a session over it."""
+
+    @pytest.fixture(scope=scope)
+    def both() -> Iterator[Both]:
+        with duckdb.connect() as con:
+            con.execute(tables)
+            with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
+                yield con, session
+
+    return both
