@@ -291,12 +291,12 @@ def _mark_calls(tree: exp.Expr, nodes: Sequence[exp.Expr], tokens: list[Token]) 
         if i is not None and i > 1 and tokens[i - 1].token_type == TokenType.FARROW:
             argument.meta["start"], argument.meta["end"] = tokens[i - 2].start, tokens[i - 2].end
     calls = [node for node in nodes if isinstance(node, exp.Func)]
-    for node in calls:
-        if "end" in node.meta:
-            i = by_end.get(node.meta["end"])
-            if i is not None and is_open(tokens, i + 1):
-                node.meta["close"] = tokens[find_closing(tokens, i + 1)].end
-                node.meta["called"] = tokens[i].text.lower()
+    for node in reversed(calls):  # the inner ones first
+        i = by_end.get(node.meta["end"]) if "end" in node.meta else _find_name(node, tokens, by_start)
+        if i is not None and is_open(tokens, i + 1):
+            node.meta.setdefault("start", tokens[i].start)
+            node.meta["close"] = tokens[find_closing(tokens, i + 1)].end
+            node.meta.update(end=tokens[i].end, called=tokens[i].text.lower())
     bare: dict[str, list[exp.Func]] = {}  # keywords that are calls: current_date, localtimestamp
     if any(_is_bare(node) for node in calls):
         for node in filter(_is_bare, tree.find_all(exp.Func, bfs=False)):
@@ -306,6 +306,25 @@ def _mark_calls(tree: exp.Expr, nodes: Sequence[exp.Expr], tokens: list[Token]) 
         words = [tokens[i] for i in plain if tokens[i].text.lower() == name and not is_open(tokens, i + 1)]
         for node, word in zip(nodes, words, strict=False):
             node.meta.update(start=word.start, end=word.end, word=word.text)
+
+
+_OPERATORS = (exp.Binary, exp.Connector, exp.Cast, exp.Case, exp.Array, exp.Struct)
+"""Functions in sqlglot's sense that are written without a name."""
+
+
+def _find_name(node: exp.Func, tokens: list[Token], by_start: dict[int, int]) -> int | None:
+    """Return the place of the name in a call that sqlglot gives no position: before its first argument."""
+    span = None if isinstance(node, _OPERATORS) else span_of(node)
+    i = by_start.get(span[0], 0) - 1 if span is not None else -1
+    while i > 0 and tokens[i].token_type == TokenType.L_PAREN:
+        i -= 1
+    around = node.find_ancestor(exp.Func)
+    taken = (
+        i < 0
+        or not is_open(tokens, i + 1)
+        or (around is not None and around.meta.get("start") == tokens[i].start)
+    )
+    return None if taken or tokens[i].token_type not in _DUCKDB.parser_class.FUNC_TOKENS else i
 
 
 def _is_bare(node: exp.Func) -> bool:

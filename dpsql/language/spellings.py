@@ -102,6 +102,10 @@ def _interval(node: exp.Interval) -> None:
 
 def _regr_count(node: exp.RegrCount) -> None:
     """Write REGR_COUNT as the number of rows in which both values are known."""
+    if node.expression is None:
+        raise bind_error(
+            node, "REGR_COUNT takes two values.", "write COUNT for the number of values of one column."
+        )
     both = map(is_not_null, (node.this, node.expression))
     _put(node, exp.CountIf(this=exp.and_(*both, copy=False)))
 

@@ -13,7 +13,15 @@ from sqlglot.tokens import TokenType
 
 import dpsql
 from dpsql.errors import BindError
-from dpsql.language.dialect import copy_tree, mode_clauses, parse_tokens, span_of, to_sql, write_column
+from dpsql.language.dialect import (
+    copy_tree,
+    mode_clauses,
+    name_called,
+    parse_tokens,
+    span_of,
+    to_sql,
+    write_column,
+)
 from dpsql.language.statements import parse
 from dpsql.language.tokens import tokenize
 
@@ -74,13 +82,33 @@ def test_named_arguments_survive_known_functions() -> None:
     assert tree.find(exp.Sum) is not None, "a call without named arguments stays what it is"
 
 
-@pytest.mark.parametrize("part", ["AVG(x)", "SUM(a, epsilon => 0.1)", "COUNT(DISTINCT unit)", "vislts"])
+CALLS = [
+    "chr(x)", "initcap(arg_max(x, y))", "string_agg(x, ',')", "max_by(x::INT, y)", "map(x, y)", "overlay(x, 1, 2)",
+    "json_object('a', x)", "approx_quantile(x, 0.5)", "chr((x + 1)::INT)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "part", [*CALLS, "AVG(x)", "SUM(a, epsilon => 0.1)", "COUNT(DISTINCT unit)", "vislts"]
+)
 def test_spans_cover_whole_calls(part: str) -> None:
     text = f"SELECT WITH DP OPTIONS (epsilon = 1)\n  1,\n  {part} -- the part\nFROM t"
     item = read(text).expressions[1]
     span = span_of(item)
     assert span is not None
     assert text[slice(*span)] == part
+    if part in CALLS:
+        assert name_called(item) == part.partition("(")[0]
+
+
+@pytest.mark.parametrize("part", ["x ^@ 'a'", "x::INT", "x AND y", "x COLLATE nocase", "[x]"])
+def test_spans_of_operators_leave_out_the_call_around_them(part: str) -> None:
+    text = f"SELECT foo({part}), (({part})) FROM t"
+    for item in read(text).expressions:
+        inner = item.expressions[0] if isinstance(item, exp.Anonymous) else item.unnest()
+        span = span_of(inner)
+        assert span is not None
+        assert "(" not in text[slice(*span)]
 
 
 @pytest.mark.parametrize(
