@@ -86,7 +86,8 @@ OFFERED_MODES = tuple(name for name in MODES if name != "ANONYMIZATION")
 
 _NAN = "CAST('NaN' AS DOUBLE)"
 _SAMPLE = "CASE WHEN {{n}} > 1 THEN {0} / ({{n}} - 1) END"
-_SIZE = "SQRT({xx}) * SQRT({yy})"
+# Sums of squares are never below zero; the lock knows it of ABS.
+_SIZE = "SQRT(ABS({xx})) * SQRT(ABS({yy}))"
 _CORR = (
     f"CASE WHEN {{xx}} = 0 OR {{yy}} = 0 THEN {_NAN} WHEN ABS({{xy}}) > {_SIZE} THEN CAST(SIGN({{xy}}) AS DOUBLE) "
     f"ELSE {{xy}} / ({_SIZE}) END"
@@ -134,11 +135,11 @@ AGGREGATES: tuple[SqlName, ...] = (
     SqlName("GEOMEAN", ("DP",), aliases=("GEOMETRIC_MEAN",), help="a noisy geometric mean of values above 0",
             example="GEOMEAN(x, contribution_bounds_per_row => (1, 100))", form="geometric mean"),
     SqlName("STDDEV", _TESTED, classes=("Stddev",), help=_SPREAD, example="STDDEV(x)", form="spread", exact="STDDEV_SAMP",
-            formula=f"SQRT({_SAMPLE.format('{yy}')})", spark="sqrt(s.xx / (s.n - 1D))", auto=True),
+            formula=f"SQRT(ABS({_SAMPLE.format('{yy}')}))", spark="sqrt(s.xx / (s.n - 1D))", auto=True),
     SqlName("STDDEV_SAMP", _TESTED, classes=("StddevSamp",), help=_SPREAD, form="spread",
-            formula=f"SQRT({_SAMPLE.format('{yy}')})", spark="sqrt(s.xx / (s.n - 1D))", auto=True),
+            formula=f"SQRT(ABS({_SAMPLE.format('{yy}')}))", spark="sqrt(s.xx / (s.n - 1D))", auto=True),
     SqlName("STDDEV_POP", _TESTED, classes=("StddevPop",), old=("ANON_STDDEV_POP",), help=_SPREAD, form="spread",
-            formula="SQRT({yy} / {n})", spark="sqrt(s.xx / s.n)", auto=True),
+            formula="SQRT(ABS({yy} / {n}))", spark="sqrt(s.xx / s.n)", auto=True),
     SqlName("VARIANCE", _TESTED, classes=("Variance",), aliases=("VAR_SAMP",), help=_SPREAD, form="spread", exact="VAR_SAMP",
             formula=_SAMPLE.format("{yy}"), spark="s.xx / (s.n - 1D)", auto=True),
     SqlName("VAR_POP", _TESTED, classes=("VariancePop",), old=("ANON_VAR_POP",), help=_SPREAD, form="spread",

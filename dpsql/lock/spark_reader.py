@@ -116,7 +116,7 @@ sinh cosh tanh array_contains
 """
 _UNKNOWN = frozenset(_SPARK_NAMES.split())
 _PURE_CLASSES = """
-ArraySize ArrayContains Array Transform SortArray Reduce Interval Paren TimestampTrunc DateTrunc DateDiff
+ArraySize ArrayContains Array Transform Reduce Interval Paren TimestampTrunc DateTrunc DateDiff
 TsOrDsAdd DateAdd LastDay TimeToStr Year Month Day Hour Minute Second Quarter DayOfWeek DayOfWeekIso DayOfMonth DayOfYear
 Week WeekOfYear Dayname Monthname UnixSeconds UnixMicros TimeToUnix Pad Upper Lower Length BitLength ByteLength Trim
 Substring Left Right Replace Translate Ascii Unicode StrPosition StartsWith EndsWith Contains MD5 MD5Digest SHA SHA2 ConcatWs
@@ -142,6 +142,8 @@ def _is_total(node: exp.Expr) -> bool:
             return not node.args.get("format") and (
                 isinstance(node.this, exp.Cast) or isinstance(node.parent, exp.DateDiff)
             )
+        case exp.ArraySort():
+            return node.args.get("expression") is None  # no comparison of its own
         case exp.SplitPart():
             return (_place(node.args["part_index"]) or 0) != 0
         case exp.ArraySlice():

@@ -19,7 +19,7 @@ import datetime
 import json
 import math
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from functools import partial
@@ -28,7 +28,20 @@ from typing import Any
 from dpsql.late_dataclass import dataclass
 from dpsql.lock.expressions import MOST_ROWS, lower, upper
 from dpsql.lock.facts import Number, add, least, times
-from dpsql.lock.plan_types import FLOATS, Node, digits_of, is_total
+from dpsql.lock.plan_types import (
+    FLOATS,
+    Node,
+    check_call,
+    check_join,
+    digits_of,
+    is_short,
+    is_total,
+    list_expressions,
+    read_constant,
+    read_count,
+    read_name,
+    read_operand,
+)
 from dpsql.lock.tree import RANGES, Unproved, refuse
 
 Plan = Callable[[str], str]
@@ -96,6 +109,11 @@ class Range:
         return least(self.total, times(self.most, MOST_ROWS))
 
     @property
+    def is_float(self) -> bool:
+        """Return whether it may be infinite or NaN, and is rounded."""
+        return self.kind.get("id") in FLOATS
+
+    @property
     def positive(self) -> bool:
         """Return whether it is never below zero."""
         return self.low is not None and self.low >= 0
@@ -115,7 +133,9 @@ def _holds(kind: Node, low: Number, high: Number) -> bool:
     least, most = (-_FARTHEST, _FARTHEST) if name == "DATE" else _ends(kind)
     if least is None or most is None or low is None or high is None:
         return name in FLOATS
-    return least < low and high < most if name == "DECIMAL" else least <= low and high <= most
+    if name in ("DECIMAL", "HUGEINT"):  # DuckDB 1.5 has no product that is the least HUGEINT
+        return least < low and high < most
+    return least <= low and high <= most
 
 
 def _minus(a: Range, b: Range) -> Ends:
@@ -131,7 +151,7 @@ def _product(a: Range, b: Range) -> Ends:
 
 def _quotient(a: Range, b: Range) -> Ends:
     """Bound a quotient of integers, which is NULL for a divisor of zero, or of floats, which is infinite or NaN."""
-    if a.kind.get("id") in FLOATS and (b.low is None or b.low <= 0):
+    if a.is_float and (b.low is None or b.low <= 0):
         return (0 if a.positive and b.positive else None), None
     if not b.positive:
         return times(a.most, -1), a.most
@@ -143,6 +163,8 @@ def _with_zero(low: Number, high: Number) -> Ends:
 
 
 def _remainder(a: Range, b: Range) -> Ends:
+    if a.is_float and (a.most is None or b.low is None or b.low <= 0):  # perhaps NaN
+        return None, None
     most = least(a.most, b.most) if b.positive else a.most  # DuckDB 1.5 fails for the least integer and -1
     return 0 if a.positive else times(most, -1), most
 
@@ -166,7 +188,7 @@ def _float_ends(kind: Node, low: Number, high: Number) -> Ends:
 
 
 _LENGTH_WORDS = """
-length char_length character_length strlen bit_length bit_count strpos instr position levenshtein editdist3 len array_length
+length char_length character_length strlen bit_length strpos instr position levenshtein editdist3 len array_length
 list_unique cardinality
 """
 _LENGTHS = frozenset(_LENGTH_WORDS.split())
@@ -179,12 +201,12 @@ _PARTS: Mapping[str, Ends] = {
 }  # fmt: skip
 """The ends of the parts of dates, timestamps and clock times; those of intervals may be larger, and negative."""
 _CODES = frozenset(("ascii", "unicode", "ord"))
-_SMALL_WORDS = "list_position list_count timezone timezone_hour timezone_minute"
+_SMALL_WORDS = "bit_count list_position list_count timezone timezone_hour timezone_minute"
 _SMALL = frozenset((*_LENGTHS, *_PARTS, *_CODES, *_SMALL_WORDS.split()))
 """Functions that count, or that take a part of a time: their results have at most 36 bits, and are NULL for some values."""
 _TOTAL_WORDS = """
 hash xor & | ~ epoch row struct_pack struct_extract isnan isinf isfinite signbit normalized_interval
-cbrt exp ln log log10 sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh cot degrees radians pi even gamma lgamma
+cbrt exp atan atan2 sinh cosh tanh asinh degrees radians pi even
 ~~ !~~ ~~* !~~* ~~~ like_escape not_like_escape ilike_escape not_ilike_escape regexp_matches regexp_full_match regexp_extract
 regexp_replace lower lcase upper ucase reverse strip_accents nfc_normalize trim ltrim rtrim substring substr left right
 replace translate split_part string_split str_split starts_with ^@ prefix ends_with suffix contains jaro_similarity
@@ -216,19 +238,28 @@ _RULES: Mapping[str, Callable[..., Ends]] = {
     **dict.fromkeys(_ROUNDINGS.split(), lambda a, *digits: (None, None) if digits else (a.low, a.high)),
 }
 """Functions of numbers, whose results may have no place in their type."""
+_LEAST = {"sqrt": 0, "log2": 1}
+"""Numbers from which on functions have a result in DuckDB 1.5, which has an error instead of NaN."""
 _ONE_OF = "min max first last any_value mode arg_min arg_max quantile_disc lag lead first_value last_value nth_value"
 _AMONG = frozenset(_ONE_OF.split())
 """Aggregates and windows whose value is one of their first argument's."""
 _COUNT_WORDS = "count count_star count_if approx_count_distinct row_number rank dense_rank rank_dense ntile"
 _COUNTS = frozenset(_COUNT_WORDS.split())
 _AGGREGATE_WORDS = """
-approx_quantile arbitrary arg_max_null arg_min_null argmax argmin array_agg bit_and bit_or bit_xor bool_and bool_or corr countif
-covar_pop covar_samp cume_dist entropy favg fsum geomean geometric_mean group_concat histogram kahan_sum list listagg max_by
-min_by percent_rank product quantile regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy
-sem stddev stddev_pop stddev_samp string_agg sumkahan var_pop var_samp variance
+approx_quantile arbitrary arg_max_null arg_min_null argmax argmin array_agg bit_and bit_or bit_xor bool_and bool_or countif
+cume_dist entropy favg fsum group_concat histogram kahan_sum list listagg max_by min_by percent_rank product quantile regr_count
+string_agg sumkahan
 """
 _TOTAL_AGGREGATES = _AMONG | frozenset(_AGGREGATE_WORDS.split())
-"""Aggregates and windows that have a result for all arguments. DuckDB's skewness and kurtosis have none for large doubles."""
+"""Aggregates and windows that have a result for all arguments."""
+_MOMENT_WORDS = """
+corr covar_pop covar_samp regr_avgx regr_avgy regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy
+sem stddev stddev_pop stddev_samp var_pop var_samp variance
+"""
+_MOMENTS = frozenset(_MOMENT_WORDS.split())
+"""Aggregates of squares, which fail in DuckDB 1.5 if their sums are not finite."""
+_SQUARED = 10**75
+"""Numbers whose products with such numbers, over all rows, have a finite sum."""
 _INTERPOLATED = ("median", "quantile_cont", "mad")
 """Aggregates that have a result for all numbers. Between dates or intervals they compute in microseconds, which may overflow."""
 _MISSING = -1
@@ -261,7 +292,7 @@ class _Plan:
     """For a sum: sets of rows that have all of its terms, and the ends of a term."""
     apart: dict[int, tuple[int, Range]] = field(default_factory=dict)
     distances: dict[int, tuple[int, Range]] = field(default_factory=dict)
-    """For ``x - a``, and for ``abs(x - a)``: x, and a."""
+    """For ``x - a``, and for ``abs(x - a)`` or ``abs(x)``: x, and a or 0."""
     guarded: bool = False
     """Whether an expression was read that is guarded."""
 
@@ -295,7 +326,7 @@ class _Plan:
             case "LOGICAL_MATERIALIZED_CTE":
                 return below[-1]
         listed = [
-            self.value(part, row) for key in node if key != "children" for part in _expressions(node[key])
+            self.value(part, row) for key in node if key != "children" for part in list_expressions(node[key])
         ]
         match name:
             case "LOGICAL_WINDOW":
@@ -331,7 +362,7 @@ class _Plan:
             _read_ends(one.get("value"), one.get("type") or {}, self.exact)
             for one in node.get("parameters") or ()
         ]
-        if _called(node) in ("range", "generate_series") and len(given) == 2:
+        if read_name(node) in ("range", "generate_series") and len(given) == 2:
             return [replace(column, low=given[0][0], high=given[1][1]) for column in columns]
         return columns
 
@@ -357,28 +388,28 @@ class _Plan:
 
     def _groups(self, node: Node, row: Row) -> Row:
         """Return the columns of an aggregation. A filter right below narrows its arguments, but not what is grouped."""
-        listed = [self.value(part, row) for part in _expressions(node.get("groups"))]
+        listed = [self.value(part, row) for part in list_expressions(node.get("groups"))]
         if len(listed) == 1:
             listed = [replace(listed[0], unique=True)]
         row, rows, most = self._narrow(node, row) or row, self.symbol(), _count_rows(node["children"][0])
         return listed + [
-            self._aggregate(part, row, rows, most) for part in _expressions(node.get("expressions"))
+            self._aggregate(part, row, rows, most) for part in list_expressions(node.get("expressions"))
         ]
 
     def _join(self, node: Node, left: Row, right: Row) -> Row:
-        _check_join(node)
+        check_join(node)
         row = None if left is None or right is None else left + right
         once = [False, node["type"] == "LOGICAL_ASOF_JOIN"]  # whether a row meets one at most, on either side
         for one in node.get("conditions") or ():
             if not one.get("left") or not one.get("right"):  # a condition that compares no two sides
-                for part in _expressions(one):
+                for part in list_expressions(one):
                     self.value(part, None)
                 continue
             sides = self.value(one["left"], left), self.value(one["right"], right)
             if one.get("comparison") == "COMPARE_EQUAL":
                 once = [before or side.unique for before, side in zip(once, sides, strict=True)]
         for key, part in node.items():
-            for other in _expressions(part) if key not in ("children", "conditions") else ():
+            for other in list_expressions(part) if key not in ("children", "conditions") else ():
                 self.value(other, row)
         self._refuse_guarded()
         kind = node.get("join_type")
@@ -431,7 +462,7 @@ class _Plan:
             case "OPERATOR_COALESCE":
                 return replace(self._one_of(args, "coalesce"), sure=any(arg.sure for arg in args))
         if node["expression_class"] == "BOUND_FUNCTION" and not node["type"].startswith("COMPARE"):
-            return self._call(_called(node), node, args, kind, attempt)
+            return self._call(read_name(node), node, args, kind, attempt)
         return replace(self._typed(kind), symbol=self.symbol(node["type"], *(arg.symbol for arg in args)))
 
     def _operands(self, node: Node, row: Row) -> list[Range]:
@@ -440,7 +471,7 @@ class _Plan:
             self.value(part, row if key != "function_data" else None)
             for key in node
             if key != "return_type"
-            for part in _expressions(node[key])
+            for part in list_expressions(node[key])
         ]
 
     def _typed(self, kind: Node) -> Range:
@@ -479,10 +510,8 @@ class _Plan:
         waiting = [*parts]
         while waiting:
             node = waiting.pop()
-            name, operands = (
-                node["type"],
-                [*_expressions([node[key] for key in node if key != "return_type"])],
-            )
+            name = node["type"]
+            operands = [*list_expressions([node[key] for key in node if key != "return_type"])]
             if name == "CONJUNCTION_AND":
                 waiting += operands
                 continue
@@ -512,13 +541,16 @@ class _Plan:
             (asked,) = args
             low, high, _ = held.get(asked.symbol, (None, None, True))
             held[asked.symbol] = asked.low if low is None else low, least(asked.high, high), True
+            other, apart = self.distances.get(asked.symbol, (0, asked))
+            if (apart.low, apart.high) == (0, 0) and asked.high is not None:  # abs(x) < 3
+                held.setdefault(other, (-asked.high, asked.high, True))
         return held
 
     def _cast(self, node: Node, child: Range, kind: Node, attempt: bool) -> Range:
         """Return the range of a cast; refuse one that may fail."""
         details = node.get("function_data") or node  # DuckDB 1.5: in the node itself
         attempt = attempt or details.get("try_cast", False)
-        name, number = kind.get("id"), _read_number(_operand(node), kind)
+        name, number = kind.get("id"), _read_number(read_operand(node), kind)
         low, high = (child.low, child.high) if number is None else (math.floor(number), math.ceil(number))
         if child.kind.get("id") == "BOOLEAN":
             number, low, high = 0, 0, 1
@@ -531,7 +563,7 @@ class _Plan:
             or (name != "FLOAT" and _holds(kind, low, high))
             or _is_timely(child, kind)
         )
-        if not attempt and not fits and not _fits_constant(_operand(node), kind):
+        if not attempt and not fits and not _fits_constant(read_operand(node), kind):
             refuse(f"a cast of {child.kind.get('id')} to {name} that may fail")
         same = (fits and {child.kind.get("id"), name} <= RANGES.keys()) or child.symbol == _MISSING
         symbol = child.symbol if same else self.symbol("cast", attempt, repr(kind), child.symbol)
@@ -541,18 +573,18 @@ class _Plan:
 
     def _call(self, name: str, node: Node, args: list[Range], kind: Node, attempt: bool) -> Range:
         """Return the range of a function's result; refuse one that may fail."""
-        _check_call(name, node.get("children") or [])
+        check_call(name, node.get("children") or [])
         symbol = self.symbol(name, repr(kind), *(arg.symbol for arg in args))
-        if name in ("date_part", "datepart") and str(_constant(node["children"][0])) in _PARTS:
-            name, args = str(_constant(node["children"][0])), args[1:]  # year(x) in DuckDB 1.5
+        if name in ("date_part", "datepart") and str(read_constant(node["children"][0])) in _PARTS:
+            name, args = str(read_constant(node["children"][0])), args[1:]  # year(x) in DuckDB 1.5
         if name in ("least", "greatest"):
             return self._extreme(name, args, symbol)
         if name.startswith("to_") and kind.get("id") == "INTERVAL":  # DuckDB 1.5's literals
             attempt = attempt or _holds({"id": "SMALLINT"}, args[0].low, args[0].high)
-        if name in ("+", "-") and kind.get("id") in _TIMESTAMPS and _is_short(node["children"][-1]):
+        if name in ("+", "-") and kind.get("id") in _TIMESTAMPS and is_short(node["children"][-1]):
             attempt = attempt or _holds({"id": "DATE"}, args[0].low, args[0].high)
         if name in ("list_aggr", "list_aggregate"):
-            aggregate = _constant(node["children"][1])
+            aggregate = read_constant(node["children"][1])
             attempt = attempt or aggregate in (*_AMONG, *_COUNTS, "string_agg")
             name = "list_count" if aggregate == "count" else name
         if name == "make_timestamp" and len(args) == 1:  # microseconds of a public calendar
@@ -565,7 +597,10 @@ class _Plan:
         low, high = self._related(name, args, symbol) or rule(*args)
         if kind.get("id") in FLOATS:
             low, high = _float_ends(kind, low, high)
-        if not attempt and name not in _SMALL and not _holds(kind, low, high):
+            if any(arg.is_float and arg.high is None for arg in args):  # perhaps NaN
+                high = None
+        fails = name in _LEAST and (args[0].low is None or args[0].low < _LEAST[name])
+        if not attempt and name not in _SMALL and (fails or not _holds(kind, low, high)):
             refuse(f"{name}, whose result may have no place in {kind.get('id')}")
         missing = attempt or name in ("//", "%") or name in _SMALL  # an infinite date has no month
         sure = not missing and all(arg.sure for arg in args)
@@ -574,9 +609,9 @@ class _Plan:
 
     def _related(self, name: str, args: list[Range], symbol: int) -> Ends | None:
         """Return the ends that follow from what the operands are of each other; None if nothing does."""
-        if name == "abs" and args[0].symbol in self.apart:
-            self.distances[symbol] = self.apart[args[0].symbol]
-        if len(args) != 2:
+        if name == "abs":
+            self.distances[symbol] = self.apart.get(args[0].symbol, (args[0].symbol, Range({}, 0, 0)))
+        if len(args) != 2 or any(arg.is_float for arg in args):  # infinities have no difference
             return None
         a, b = args
         match name:
@@ -623,7 +658,7 @@ class _Plan:
 
     def _aggregate(self, node: Node, row: Row, rows: int, most_rows: int = MOST_ROWS) -> Range:
         """Return the range of an aggregate or a window over ``rows``; refuse a total that may overflow."""
-        name, kind, args = _called(node), node["return_type"], self._operands(node, row)
+        name, kind, args = read_name(node), node["return_type"], self._operands(node, row)
         first = args[0] if node.get("children") else Range({}, sure=True)
         plain = not (node.get("filter") or node.get("distinct") or node.get("aggregate_type") == "DISTINCT")
         symbol = rows if name.startswith("count") and plain and first.sure else self.symbol()
@@ -654,7 +689,9 @@ class _Plan:
             made = _clipped(kind, low, most) if name == "sum" else self._typed(kind)
             return replace(made, symbol=symbol, total=most if name == "sum" else None)
         numeric = first.kind.get("id") in (*RANGES, *FLOATS, "DECIMAL")
-        if name not in _TOTAL_AGGREGATES and not (name in _INTERPOLATED and numeric):
+        small = all(arg.most is not None and arg.most <= _SQUARED for arg in args)
+        total = (name in _INTERPOLATED and numeric) or (name in _MOMENTS and small)
+        if name not in _TOTAL_AGGREGATES and not total:
             refuse(f"the aggregate {name} of {first.kind.get('id')}, which may fail")
         return self._typed(kind)
 
@@ -662,29 +699,6 @@ class _Plan:
 # -- parts of plans -----------------------------------------------------------------------------------------------------
 
 _NUMBERS = frozenset((*RANGES, *FLOATS, "DECIMAL", "DATE"))
-_TYPES = frozenset(("return_type", "value", "names", "returned_types"))
-"""The parts of a plan that have no expressions."""
-
-
-def _expressions(part: Any) -> Iterator[Node]:
-    """Yield the outermost expressions in a part of a plan."""
-    waiting = [part]
-    while waiting:
-        part = waiting.pop()
-        if part.__class__ is list:
-            waiting += reversed(part)
-        elif part.__class__ is dict:
-            if "expression_class" in part:
-                yield part
-            else:
-                waiting += [value for key, value in reversed(part.items()) if key not in _TYPES]
-
-
-def _list_nodes(part: Any) -> Iterator[Node]:
-    """Yield all nodes of a part of a plan."""
-    for node in _expressions(part):
-        yield node
-        yield from _list_nodes(list(node.values()))
 
 
 def _count_rows(node: Node) -> int:
@@ -698,22 +712,14 @@ def _count_rows(node: Node) -> int:
 
 def _read_number(node: Node, kind: Node) -> int | Fraction | None:
     """Return the number that a cast reads in a text; None for other operands."""
-    text = _constant(node)
+    text = read_constant(node)
     if (
         kind.get("id") == "DECIMAL"
         and isinstance(text, str)
         and re.fullmatch(r"-?[0-9]{1,38}([.][0-9]{1,38})?", text)
     ):
         return Fraction(text)
-    return _read_count(node)
-
-
-def _called(node: Node) -> str:
-    """Return the name of a function, an aggregate or a window."""
-    found = node.get("name") or node.get("function_name") or (node.get("qname") or {}).get("path")
-    if found is None:
-        return str(node["type"]).removeprefix("WINDOW_").lower()
-    return str(found if isinstance(found, str) else found[-1])
+    return read_count(node)
 
 
 def _read_ends(value: Any, kind: Node, exact: bool) -> Ends:
@@ -784,7 +790,7 @@ def _time_ends(node: Node, child: Range, kind: Node) -> Ends:
         return None, None
     if child.kind.get("id") in ("DATE", "TIMESTAMP"):
         return child.low, child.high
-    text = str(_constant(_operand(node)))
+    text = str(read_constant(read_operand(node)))
     day = _TIME_ENDS.get(text)
     if day is None and kind.get("id") == "TIME" and _CLOCK.fullmatch(text):
         return 0, 1
@@ -803,97 +809,9 @@ def _read_day(text: str) -> int | None:
 
 def _fits_constant(node: Node, target: Node) -> bool:
     """Return whether a constant text has a cast to a type."""
-    text, kind = _constant(node), str(target.get("id"))
+    text, kind = read_constant(node), str(target.get("id"))
     if not isinstance(text, str):
         return False
     if kind == "DATE" or kind.startswith("TIMESTAMP"):
         return text in _TIME_ENDS or _read_day(text) is not None
     return kind in _FORMS and _FORMS[kind].fullmatch(text) is not None
-
-
-# -- calls, joins and casts by types -------------------------------------------------------------------------------------
-
-_NO_DATES = frozenset(("TIME", "TIME_NS", "TIME WITH TIME ZONE", "INTERVAL"))
-_PARTS_OF_DATES = """
-era century decade millennium year isoyear quarter month week weekofyear yearweek day dayofmonth dayofweek weekday isodow
-dayofyear julian dayname monthname last_day timezone timezone_hour timezone_minute date_diff datediff date_sub datesub
-date_trunc datetrunc
-"""
-_OF_DATES = frozenset(_PARTS_OF_DATES.split())
-"""Functions of dates. Of those that read a time or an interval too, some fail for one."""
-_OF_CLOCKS = frozenset(("hour", "minute", "second", "millisecond", "microsecond", "epoch"))
-"""The parts that a time and an interval have."""
-_ESCAPED = frozenset(("like_escape", "not_like_escape", "ilike_escape", "not_ilike_escape"))
-
-
-def _check_call(name: str, arguments: Sequence[Node]) -> None:
-    """Refuse a call that fails for some values, inside TRY, too."""
-    if name in ("date_part", "datepart"):
-        fails = str(_constant(arguments[0])).lower() not in _OF_CLOCKS
-    elif name in _ESCAPED:
-        escape = _constant(arguments[-1])
-        if not isinstance(escape, str) or len(escape) != 1:
-            refuse("an escape that is not one character")
-        return
-    elif name == "time_bucket":
-        if not _is_above_zero(arguments[0]):
-            refuse("a bucket whose width is not a constant above zero")
-        return
-    else:
-        fails = name in _OF_DATES
-    if fails and any(_name(argument) in _NO_DATES for argument in arguments):
-        refuse(f"{name} of a time or an interval")
-
-
-def _check_join(node: Node) -> None:
-    """Refuse a SEMI or ANTI join that compares intervals otherwise than by equality."""
-    if node.get("join_type") not in ("SEMI", "ANTI"):
-        return
-    unequal = [one for one in node.get("conditions") or [] if one.get("comparison") != "COMPARE_EQUAL"]
-    nested = (
-        part for part in _list_nodes([unequal, node.get("condition")]) if part["type"].startswith("COMPARE")
-    )
-    for part in (*unequal, *nested):
-        if any(_name(side) == "INTERVAL" for side in _expressions(list(part.values()))):
-            refuse("a SEMI or ANTI join that compares intervals")
-
-
-def _is_above_zero(width: Node) -> bool:
-    if width.get("type") == "BOUND_FUNCTION":  # DuckDB 1.5: to_days of a text
-        return len(width["children"]) == 1 and (_read_count(width["children"][0]) or 0) > 0
-    parts = _constant(width)
-    return isinstance(parts, dict) and min(parts.values()) >= 0 and max(parts.values()) > 0
-
-
-def _is_short(interval: Node) -> bool:
-    """Return whether an operand is a constant interval of less than 10,000 years."""
-    if interval.get("type") == "BOUND_FUNCTION":  # DuckDB 1.5: to_days of a text
-        short = _called(interval) not in ("to_decades", "to_centuries", "to_millennia")
-        return short and abs(_read_count(interval["children"][0]) or 10_000) < 10_000
-    parts = _constant(interval)
-    most = {"months": 120_000, "days": 3_650_000, "micros": 10**17}
-    return isinstance(parts, dict) and all(abs(number) < most.get(part, 0) for part, number in parts.items())
-
-
-def _read_count(child: Node) -> int | None:
-    """Return the whole number in an INTERVAL's text, which DuckDB 1.5 reads as a truncated DOUBLE; None for other operands."""
-    text = _constant(child)
-    return int(text) if isinstance(text, str) and re.fullmatch(r"-?[0-9]{1,9}", text) else None
-
-
-def _operand(cast: Node) -> Node:
-    child: Node = cast.get("child") or cast["children"][0]
-    return child
-
-
-def _constant(node: Node) -> object:
-    """Return the value of a constant inside casts and truncations; None for other operands."""
-    while node.get("type") == "OPERATOR_CAST" or node.get("name") == "trunc":
-        node = _operand(node)
-    constant = node.get("value") if node.get("expression_class") == "BOUND_CONSTANT" else None
-    return constant.get("value") if isinstance(constant, dict) else None
-
-
-def _name(child: Node) -> str:
-    kind = child.get("return_type") or (child.get("value") or {}).get("type") or {}
-    return str(kind.get("id"))

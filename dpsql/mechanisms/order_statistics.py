@@ -500,7 +500,7 @@ class GeometricGrid:
     def write_step(self, v: str) -> str:
         """Write SQL for the step of a finite double: a function of this value alone, whatever the logarithm's last digit."""
         cells = 1 << self.BITS
-        power = f"LEAST(GREATEST(FLOOR(LOG2(ABS({v}))), {self.lowest}), {self.highest - 1})"
+        power = f"LEAST(GREATEST(FLOOR(TRY(LOG2(ABS({v})))), {self.lowest}), {self.highest - 1})"
         part = f"LEAST(GREATEST(FLOOR((ABS({v}) / POW(2.0, {power}) - 1) * {cells}), 0), {cells - 1})"
         step = f"CAST(({power} - {self.lowest}) * {cells} + {part} + 1 AS INTEGER)"
         return (

@@ -296,7 +296,7 @@ def _auto_bounded(asked: AggregateCall, typed: Typed, kind: str, epsilon: Fracti
     if least is not None and most is not None:  # powers of two outside of declared bounds are not needed
         high = max(low, min(high, find_exponent(max(abs(least), abs(most), Fraction(2) ** low))))
     value = f"CAST({block.filtered(asked.call, to_sql(typed.node))} AS DOUBLE)"
-    power = f"CASE WHEN v = 0 THEN {low} ELSE CAST(LEAST(GREATEST(CEIL(LOG2(ABS(v))), {low}), {high}) AS INTEGER) END"
+    power = f"CASE WHEN v = 0 THEN {low} ELSE CAST(LEAST(GREATEST(CEIL(TRY(LOG2(ABS(v)))), {low}), {high}) AS INTEGER) END"
 
     def place(given: Select) -> Subquery:
         rows = Select("*", Subquery(given, "given"), where="ABS(v) < CAST('Infinity' AS DOUBLE)")
