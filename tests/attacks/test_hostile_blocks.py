@@ -25,7 +25,7 @@ from dpsql.mechanisms.subsample.blocks import BlockQueries, FeatureVotes, NoisyM
 from dpsql.mechanisms.subsample.subsample import BlockMean, BlockMedian, ResultRange, WinsorizedMean
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
-from tests.support.fixtures import con_fixture
+from tests.support.fixtures import con_fixture, open_both
 
 POLICY = """
 budget = { epsilon = 1e9, delta = 0.5, accountant = "basic", default_epsilon = 1e6, default_delta = 1e-6 }
@@ -172,19 +172,19 @@ def test_rows_of_one_unit_that_meet_in_a_block_are_bounded(name: str) -> None:
     """However many rows a person has, and though the join is not on the unit."""
     query, sides = MEETING[name]
     text = f"SELECT WITH SUBSAMPLE OPTIONS (blocks = 4, bounds = (0, 9)) COUNT(*) AS v FROM ({query}) AS r"
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE t AS SELECT i % 300 AS u, i % 101 AS x FROM range(600) r(i)")
-        con.execute("INSERT INTO t SELECT 4242, i % 101 FROM range(3000) r(i)")
-        con.execute("CREATE TABLE named AS SELECT 'a' AS site")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            plan = inside.bind(session, text)
-            said = [line for line in plan.limits if "joined in a block" in line]
-            source = plan.blocks[0].operator.source  # type: ignore[attr-defined]
-            read = [
-                con.execute(rows.query.replace("$salt", "7")).fetchall()
-                for rows in getattr(source, "rows", ())
-            ]
-            assert session.sql(text).shape == (1, 1)
+    with open_both(
+        POLICY,
+        "CREATE TABLE t AS SELECT i % 300 AS u, i % 101 AS x FROM range(600) r(i)",
+        "INSERT INTO t SELECT 4242, i % 101 FROM range(3000) r(i)",
+        "CREATE TABLE named AS SELECT 'a' AS site",
+    ) as (con, session):
+        plan = inside.bind(session, text)
+        said = [line for line in plan.limits if "joined in a block" in line]
+        source = plan.blocks[0].operator.source  # type: ignore[attr-defined]
+        read = [
+            con.execute(rows.query.replace("$salt", "7")).fetchall() for rows in getattr(source, "rows", ())
+        ]
+        assert session.sql(text).shape == (1, 1)
     if sides < 2:
         assert not said
         assert all(len(rows) == 3600 for rows in read)

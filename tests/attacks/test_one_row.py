@@ -16,6 +16,7 @@ from dpsql.binding.values.total_expressions import make_total
 from dpsql.errors import Error, PrivacyError
 from dpsql.language.dialect import to_sql
 from dpsql.language.statements import parse
+from tests.support.fixtures import open_session
 from tests.support.one_row import Composer, Row, worst
 
 SHORT = 40
@@ -189,16 +190,12 @@ REMEDIES = (
 
 @pytest.mark.parametrize("condition", REMEDIES)
 def test_common_words_and_what_hints_say_are_answered(condition: str) -> None:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE visits AS SELECT r % 100 AS patient_id, 'x' || r AS note FROM range(300) t(r)"
-        )
-        con.execute(f"INSERT INTO visits SELECT {ALARM}, repeat('a', 65537) FROM range(5)")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            assert (
-                len(session.sql(f"SELECT WITH DP COUNT(*) AS n FROM visits WHERE {condition}").fetchall())
-                == 1
-            )
+    with open_session(
+        POLICY,
+        "CREATE TABLE visits AS SELECT r % 100 AS patient_id, 'x' || r AS note FROM range(300) t(r)",
+        f"INSERT INTO visits SELECT {ALARM}, repeat('a', 65537) FROM range(5)",
+    ) as session:
+        assert len(session.sql(f"SELECT WITH DP COUNT(*) AS n FROM visits WHERE {condition}").fetchall()) == 1
 
 
 def test_the_policy_s_max_length_is_read() -> None:

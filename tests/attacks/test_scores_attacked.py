@@ -26,6 +26,7 @@ from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
 from tests.support.case_files import read_part
+from tests.support.fixtures import open_both
 
 POLICY = """
 budget = { epsilon = 1e7, delta = 0.5, accountant = "basic", default_epsilon = 1e6, default_delta = 1e-6 }
@@ -121,11 +122,9 @@ WITH_V = [
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute(SCHEMA)
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            session.con = con  # type: ignore[attr-defined]
-            yield session
+    with open_both(POLICY, SCHEMA) as (con, session):
+        session.con = con  # type: ignore[attr-defined]
+        yield session
 
 
 def fill(con: duckdb.DuckDBPyConnection, seed: int) -> list[str]:

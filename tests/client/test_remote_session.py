@@ -183,13 +183,8 @@ def test_explain_is_the_same(near: Near, text: str) -> None:
             explained = one.explain(text)
         except Error as error:
             return error.lines()
-        return (
-            str(explained),
-            explained.json(),
-            explained.sql,
-            explained.price,
-            explained == one.explain(text),
-        )
+        same = explained == one.explain(text)
+        return str(explained), explained.json(), explained.sql, explained.price, same
 
     session, remote, _ = near
     assert explain(remote) == explain(session)
@@ -339,11 +334,8 @@ def test_it_has_all_that_a_session_at_hand_has() -> None:
 
 def test_what_is_described_there_is_described_as_here(near: Near) -> None:
     session, remote, _ = near
-    for text, params in (
-        ("SELECT COUNT(*) AS n FROM t", None),
-        ("SELECT ? AS a", [1]),
-        ("SELECT $a AS a, $b AS b", None),
-    ):
+    asked = [("SELECT COUNT(*) AS n FROM t", None), ("SELECT ? AS a", [1]), ("SELECT $a AS a, $b AS b", None)]
+    for text, params in asked:
         assert remote.describe(text, params) == session.describe(text, params)
     assert remote.table_schemas() == session.table_schemas()
     with pytest.raises(dpsql.Error, match="nope"):
@@ -384,14 +376,9 @@ def test_a_closed_session_says_so(near: Near) -> None:
     remote.close()
     assert channel.closed
     assert [action for action, _ in channel.sent][-1] == "dpsql.close"
-    for ask in (
-        lambda: remote.sql("SELECT 1"),
-        remote.budget,
-        remote.tables,
-        lambda: remote.plan().sql("SELECT 1"),
-    ):
+    for asking in (lambda: remote.sql("SELECT 1"), remote.budget, remote.tables, remote.plan):
         with pytest.raises(ServerError, match="closed"):
-            ask()
+            asking()
     assert "(closed)" in repr(remote)
 
 
@@ -409,24 +396,21 @@ class Liar(NearChannel):
         return super()._answer(operation, body) if operation == "open" else iter(self.replies)
 
 
+VALUES = [
+    {},
+    {"state": 1, "entries": [1], "columns": [1], "explanation": {}},
+    {"count": 10**9},
+    {"count": 0},
+    {"pictures": 1, "count": "x", "charges": [[1, 2, 3, 4]], "notices": []},
+]
 LIES = [
     [],
     [Message({})],
     [Message({"kind": "rows"}, b"x")],
-    [Message({"kind": "value"}), Message({"kind": "end"})],
-    [
-        Message({"kind": "value", "state": 1, "entries": [1], "columns": [1], "explanation": {}}),
-        Message({"kind": "end"}),
-    ],
     [Message({"kind": "stage", "stage": 5})],
     [Message({"kind": "error"})],
     [Message({"kind": "result", "bytes": 10**15}, b"x")],
-    [Message({"kind": "value", "count": 10**9}), Message({"kind": "end"})],
-    [Message({"kind": "value", "count": 0}), Message({"kind": "end"})],
-    [
-        Message({"kind": "value", "pictures": 1, "count": "x", "charges": [[1, 2, 3, 4]], "notices": []}),
-        Message({"kind": "end"}),
-    ],
+    *([Message({"kind": "value", **value}), Message({"kind": "end"})] for value in VALUES),
 ]
 
 
@@ -444,10 +428,8 @@ def test_a_reply_that_is_none_is_a_wire_error(near: Near, replies: list[Message]
 
 
 def test_no_server_moves_the_cursor(near: Near) -> None:
-    error = Message(
-        {"kind": "error", "class": "BindError", "message": "no\x1b[2Jthing\u202e.", "hint": "a\nb"}
-    )
-    remote = RemoteSession(Liar(near[0], [error]), "liar")
+    error = {"kind": "error", "class": "BindError", "message": "no\x1b[2Jthing\u202e.", "hint": "a\nb"}
+    remote = RemoteSession(Liar(near[0], [Message(error)]), "liar")
     with pytest.raises(dpsql.BindError) as caught:
         remote.sql("SELECT 1")
     assert caught.value.message == "no\ufffd[2Jthing\ufffd."
@@ -479,17 +461,11 @@ def test_the_worker_answers_any_bytes(idle: dpsql.Session, operation: str, body:
         assert last.head["class"] in ("Error", "WireError") or last.head["message"]
 
 
+words = st.text(max_size=5) | st.sampled_from(["SELECT 1", "t", "budget"])
+keys = st.sampled_from(["text", "int", "x"])
 plain = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=5)
-    | st.sampled_from(["SELECT 1", "t", "budget"]),
-    lambda inner: (
-        st.lists(inner, max_size=2)
-        | st.dictionaries(st.sampled_from(["text", "int", "x"]), inner, max_size=2)
-    ),
+    st.none() | st.booleans() | st.integers() | st.floats() | words,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(keys, inner, max_size=2),
     max_leaves=4,
 )
 NAMES = ["text", "params", "epsilon", "fresh", "statements", "run", "last", "table", "name", "result", "what"]
@@ -554,10 +530,8 @@ def begin_again(channel: NearChannel) -> worker.ClientSession:
 
 def test_kept_results_are_made_again_from_stored_answers(near: Near) -> None:
     session, remote, channel = near
-    remote.run(
-        "a << SELECT k, COUNT(*) AS n FROM t WHERE x < $x GROUP BY k; b << SELECT SUM(n) AS s FROM a",
-        {"x": 2},
-    )
+    cell = "a << SELECT k, COUNT(*) AS n FROM t WHERE x < $x GROUP BY k; b << SELECT SUM(n) AS s FROM a"
+    remote.run(cell, {"x": 2})
     remote.keep("c", remote.sql("SELECT * FROM b"))
     expected = remote.sql("SELECT * FROM a, b, c").fetchall()
     spent = session.budget().spent_epsilon

@@ -14,6 +14,7 @@ import pytest
 
 import dpsql
 from tests.support.demo import BUDGET, CASES, DEMO, PERSON, POLICY, ROW
+from tests.support.fixtures import open_both
 
 
 def _session(unit: str, folder: Path) -> dpsql.Session:
@@ -115,10 +116,8 @@ def nasty(request: pytest.FixtureRequest) -> Iterator[Nasty]:
         text += "".join(
             f"{column} = {{ bounds = [{low}, {high}] }}\n" for column, (low, high) in _BOUNDS.items()
         )
-    with duckdb.connect() as con:
-        con.execute(NASTY)
-        with dpsql.connect(con, policy=dpsql.Policy.loads(text)) as session:
-            yield session, con, "unit IS NOT NULL" if request.param == "unit" else "TRUE"
+    with open_both(text, NASTY) as (con, session):
+        yield session, con, "unit IS NOT NULL" if request.param == "unit" else "TRUE"
 
 
 def _held(con: duckdb.DuckDBPyConnection, table: str, column: str, where: str) -> list[float]:

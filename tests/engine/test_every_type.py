@@ -15,6 +15,7 @@ import pyarrow.feather
 import pytest
 
 import dpsql
+from tests.support.fixtures import open_session
 from tests.support.policies import budget, table, write_policy
 
 pd = pytest.importorskip("pandas")
@@ -238,24 +239,23 @@ def test_128_bits_of_polars_that_no_decimal_has_are_null() -> None:
 
 
 def test_values_of_unknown_types_are_counted_in_databases_too() -> None:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE t AS SELECT i AS uid, CASE WHEN i < 7 THEN 'a'::BLOB END AS x, MAP {'a': i} AS y FROM range(12) r(i)"
-        )
-        with dpsql.connect(con, policy=dpsql.Policy.loads(BARE)) as session:
-            assert session.sql(
-                "SELECT COUNT(x), COUNT(y), COUNT(*) FILTER (WHERE (x) IS NULL) FROM t"
-            ).fetchone() == (7, 12, 5)
-            grouped = "SELECT x IS NULL AS k, COUNT(*) FROM t GROUP BY k ORDER BY k"
-            assert session.sql(grouped).fetchall() == [(False, 7), (True, 5)]
-            for refused in (
-                "COUNT(DISTINCT x)",
-                "COUNT(x || x)",
-                "COUNT(*) FILTER (WHERE x = x)",
-                "COUNT(x IS TRUE)",
-            ):
-                with pytest.raises(dpsql.Error, match=r"x is of type BLOB"):
-                    session.sql(f"SELECT {refused} FROM t")
+    with open_session(
+        BARE,
+        "CREATE TABLE t AS SELECT i AS uid, CASE WHEN i < 7 THEN 'a'::BLOB END AS x, MAP {'a': i} AS y FROM range(12) r(i)",
+    ) as session:
+        assert session.sql(
+            "SELECT COUNT(x), COUNT(y), COUNT(*) FILTER (WHERE (x) IS NULL) FROM t"
+        ).fetchone() == (7, 12, 5)
+        grouped = "SELECT x IS NULL AS k, COUNT(*) FROM t GROUP BY k ORDER BY k"
+        assert session.sql(grouped).fetchall() == [(False, 7), (True, 5)]
+        for refused in (
+            "COUNT(DISTINCT x)",
+            "COUNT(x || x)",
+            "COUNT(*) FILTER (WHERE x = x)",
+            "COUNT(x IS TRUE)",
+        ):
+            with pytest.raises(dpsql.Error, match=r"x is of type BLOB"):
+                session.sql(f"SELECT {refused} FROM t")
 
 
 LABELS = ["low", "mid", "high"]

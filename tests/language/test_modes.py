@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import duckdb
 import pytest
 
 import dpsql
@@ -10,6 +9,7 @@ from dpsql.catalogue.aggregate_names import MODES
 from dpsql.language.advice import find_mode
 from dpsql.language.dialect import mode_clauses, spell_statement
 from dpsql.language.statements import parse
+from tests.support.fixtures import open_session
 from tests.support.policies import budget, table, write_policy
 
 
@@ -134,10 +134,8 @@ BARE = write_policy(budget(10, accountant=None), t=table("ROW"))
 def test_what_the_binder_asks_for_names_the_mode(text: str, mode: str) -> None:
     text = text.format("WITH ", mode=mode).replace("IQR", "CORR" if mode == "SUBSAMPLE" else "IQR")
     text = text.replace("CORR(x)", "CORR(x, x)")
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE t AS SELECT i::DOUBLE AS x FROM range(100) AS r(i)")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(BARE)) as session:
-            with pytest.raises(dpsql.PrivacyError, match=f"write WITH {mode} OPTIONS") as refused:
-                session.sql(text)
-            assert refused.value.span is not None
-            assert text[slice(*refused.value.span)] == mode
+    with open_session(BARE, "CREATE TABLE t AS SELECT i::DOUBLE AS x FROM range(100) AS r(i)") as session:
+        with pytest.raises(dpsql.PrivacyError, match=f"write WITH {mode} OPTIONS") as refused:
+            session.sql(text)
+        assert refused.value.span is not None
+        assert text[slice(*refused.value.span)] == mode

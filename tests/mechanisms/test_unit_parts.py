@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -20,6 +19,7 @@ from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import OutOfMemory, Reader, bind_parameters
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
+from tests.support.fixtures import open_session
 from tests.support.parts import count_parts
 
 POLICY = """
@@ -59,13 +59,12 @@ def session() -> Iterator[dpsql.Session]:
         day = pick(["NULL", "'2024-01-31'", "'infinity'"])
         return f"({who}, {ward}, {pick(['NULL', '1', '2'])} || 'note', {day}, {pick(['NULL', 'TRUE'])}, {pick('01')}, {x}, {y})"
 
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE t (who VARCHAR, ward VARCHAR, note VARCHAR, d DATE, b BOOLEAN, k HUGEINT, x INTEGER, y DOUBLE)"
-        )
-        con.execute("INSERT INTO t VALUES " + ", ".join(row() for _ in range(900)))
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            yield session
+    with open_session(
+        POLICY,
+        "CREATE TABLE t (who VARCHAR, ward VARCHAR, note VARCHAR, d DATE, b BOOLEAN, k HUGEINT, x INTEGER, y DOUBLE)",
+        "INSERT INTO t VALUES " + ", ".join(row() for _ in range(900)),
+    ) as session:
+        yield session
 
 
 def plan(session: dpsql.Session, text: str) -> tuple[Aggregation, Reader]:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -18,6 +17,7 @@ from dpsql.mechanisms.base import OutOfMemory, Reader, bind_parameters
 from dpsql.mechanisms.histograms import DistinctCount
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
+from tests.support.fixtures import open_session
 from tests.support.parts import count_parts
 from tests.support.policies import budget, table, write_policy
 
@@ -63,14 +63,13 @@ def session() -> Iterator[dpsql.Session]:
         many = pick(["NULL", "[]", "[NULL]", "['0.0']", "['-0.0']", "['nan', '1']"])
         return f"({who}, {ward}, {note}, {day}, {dice.choice([*range(90)])}, {y}, {span}, {many})"
 
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE t (who VARCHAR, ward VARCHAR, note VARCHAR, d DATE, k HUGEINT, y DOUBLE, span INTERVAL, "
-            "list DOUBLE[])"
-        )
-        con.execute("INSERT INTO t VALUES " + ", ".join(row() for _ in range(900)))
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            yield session
+    with open_session(
+        POLICY,
+        "CREATE TABLE t (who VARCHAR, ward VARCHAR, note VARCHAR, d DATE, k HUGEINT, y DOUBLE, span INTERVAL, "
+        "list DOUBLE[])",
+        "INSERT INTO t VALUES " + ", ".join(row() for _ in range(900)),
+    ) as session:
+        yield session
 
 
 def plan(session: dpsql.Session, text: str) -> tuple[DistinctCount, Reader]:

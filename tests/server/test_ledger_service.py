@@ -72,13 +72,23 @@ CELL = (
 
 
 @pytest.fixture
-def near(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NearLedger]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DPSQL_STATE", str(tmp_path / "state"))
-    folder = tmp_path / "owners"
-    folder.mkdir()
+    (tmp_path / "owners").mkdir()
+    return tmp_path / "owners"
+
+
+@pytest.fixture
+def near(folder: Path) -> Iterator[NearLedger]:
     made = NearLedger(folder)
     yield made
     made.close()
+
+
+def settle_call(number: int, event: Event) -> dict[str, Any]:
+    """Return the call of a worker that settles its statement of this number."""
+    said = {"statement_id": number, "event": event.to_json(), "outcome": "released", "kept": []}
+    return {"method": "settle", **said}
 
 
 def error_of(answer: Message) -> Error:
@@ -105,54 +115,41 @@ def fixed(seed: int) -> Entropy:
 # -- the same face ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("accountant", ["zcdp"])
-def test_a_session_over_the_wire_is_as_one_over_the_ledger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accountant: str
-) -> None:
-    monkeypatch.setenv("DPSQL_STATE", str(tmp_path / "state"))
-    folder = tmp_path / "owners"
-    folder.mkdir()
-    near = NearLedger(folder, accountant=accountant)
+def test_a_session_over_the_wire_is_as_one_over_the_ledger(folder: Path, tmp_path: Path) -> None:
+    near = NearLedger(folder, accountant="zcdp")
     over, plain = near.session("ada"), near.direct("ada", tmp_path / "other.ledger")
     for session in (over, plain):
         inside.use_entropy(session, fixed(7))
     for text in CELL:
         assert outcome(over, text) == outcome(plain, text), text
-    assert str(over.explain(f"{COUNT}; SELECT SUM(age) AS s FROM visits").price) == str(
-        plain.explain(f"{COUNT}; SELECT SUM(age) AS s FROM visits").price
-    )
+    prices = [str(s.explain(f"{COUNT}; SELECT SUM(age) AS s FROM visits").price) for s in (over, plain)]
+    assert prices[0] == prices[1]
     assert over.budget() == plain.budget()
     with over.plan() as one, plain.plan() as other:
         for plan in (one, other):
             plan.sql("SELECT SUM(age) AS s FROM visits")
             plan.sql("SELECT COUNT(*) AS n FROM visits WHERE age > 70")
     assert [r.fetchall() for r in one.results] == [r.fetchall() for r in other.results]
-    seen = [
+    seen, other = (
         [(e.statement_id, e.analyst, e.text, e.outcome, e.event, e.asked, e.reason) for e in s.ledger()]
         for s in (over, plain)
-    ]
-    assert seen[0] == seen[1]
-    assert len(over.ledger(3)) == 3
-    assert [e.text for e in over.ledger(3)] == [e.text for e in plain.ledger(3)]
+    )
+    assert seen == other
+    assert [e.text for e in over.ledger(3)] == [row[2] for row in seen[-3:]]
     shown = [session.sql("SHOW LEDGER").df().drop(columns="when").to_csv() for session in (over, plain)]
     assert shown[0] == shown[1]
-    assert list_pictures(over.account, "tradeoff") == json.loads(
-        json.dumps(list_pictures(plain.account, "tradeoff"))
-    )
-    steps = [
-        [step["left"] for step in list_pictures(s.account, "budget")["burn_down"]["steps"]]
-        for s in (over, plain)
-    ]
-    assert steps[0] == steps[1]
+    mine, theirs = (list_pictures(s.account, "tradeoff") for s in (over, plain))
+    assert mine == json.loads(json.dumps(theirs))
+    mine, theirs = (list_pictures(s.account, "budget")["burn_down"]["steps"] for s in (over, plain))
+    assert [step["left"] for step in mine] == [step["left"] for step in theirs]
     assert near.reported == [] or all(isinstance(error, LedgerError) for error in near.reported)
     near.close()
     verify_ledger(near.path)
 
 
-def test_budgets_per_period_hold_over_the_wire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPSQL_STATE", str(tmp_path / "state"))
-    folder = tmp_path / "owners"
-    folder.mkdir()
+def test_budgets_per_period_hold_over_the_wire(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     days = [date(2024, 1, 1) + timedelta(days=n % 366) for n in range(600)]
     table = pa.table(
         {"person": [*range(600)], "age": [n % 90 for n in range(600)], "ward": ["A", "B"] * 300, "day": days}
@@ -230,12 +227,7 @@ def inside_proxy(near: NearLedger, service: LedgerService, analyst: str = "ada")
 
 
 @pytest.mark.parametrize("answers", ["own", "shared"])
-def test_answers_of_others_are_shown_as_the_policy_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: str
-) -> None:
-    monkeypatch.setenv("DPSQL_STATE", str(tmp_path / "state"))
-    folder = tmp_path / "owners"
-    folder.mkdir()
+def test_answers_of_others_are_shown_as_the_policy_says(folder: Path, answers: str) -> None:
     near = NearLedger(folder, answers=answers)
     ada, bob = near.session("ada"), near.session("bob")
     first = ada.sql(COUNT)
@@ -295,12 +287,7 @@ def test_of_others_there_are_totals_only(near: NearLedger) -> None:
 
 
 @pytest.mark.parametrize("accountant", ["basic", "zcdp", "gdp"])
-def test_the_totals_of_others_add_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accountant: str
-) -> None:
-    monkeypatch.setenv("DPSQL_STATE", str(tmp_path / "state"))
-    folder = tmp_path / "owners"
-    folder.mkdir()
+def test_the_totals_of_others_add_up(folder: Path, accountant: str) -> None:
     near, chance = NearLedger(folder, accountant=accountant), random.Random(1)
     services = {name: near.service(name) for name in ("ada", "bob")}
     ada, bob = (inside_proxy(near, service, name) for name, service in services.items())
@@ -357,12 +344,8 @@ def test_errors_say_no_path(near: NearLedger) -> None:
     ],
 )
 def test_what_is_left_of_a_text_with_paths(text: str, left: str | None) -> None:
-    from dpsql.server.ledger_service import conceal_paths
-
-    assert (
-        conceal_paths(text, ["/srv/a/b.ledger", "/srv/a/b.ledger-answers", "/srv/a/b.ledger.d/answers"])
-        == left
-    )
+    paths = ["/srv/a/b.ledger", "/srv/a/b.ledger-answers", "/srv/a/b.ledger.d/answers"]
+    assert ledger_service.conceal_paths(text, paths) == left
 
 
 # -- a worker in an enemy's hands -------------------------------------------------------------------------------------
@@ -371,13 +354,7 @@ def test_what_is_left_of_a_text_with_paths(text: str, left: str | None) -> None:
 def test_a_ticket_is_settled_by_its_worker_alone_and_once(near: NearLedger) -> None:
     mine, theirs = near.service("ada"), near.service("bob")
     opened = near.ask(mine, {"method": "reserve", "event": HALF.to_json(), "text": "q"}).head["statement_id"]
-    settle = {
-        "method": "settle",
-        "statement_id": opened,
-        "event": HALF.to_json(),
-        "outcome": "released",
-        "kept": [],
-    }
+    settle = settle_call(opened, HALF)
     progress = {"method": "progress", "statement_id": opened, "event": HALF.to_json()}
     for service in (theirs, near.service("ada")):
         for call in (settle, progress):
@@ -393,36 +370,20 @@ def test_a_ticket_is_settled_by_its_worker_alone_and_once(near: NearLedger) -> N
 def test_a_charge_is_lowered_by_the_rule_alone(near: NearLedger) -> None:
     service = near.service("ada")
     stream = SparseVector(Fraction(1), Fraction(1), 2)
-    opened = near.ask(service, {"method": "reserve", "event": stream.to_json(), "text": "q"}).head[
-        "statement_id"
-    ]
+    reserve = {"method": "reserve", "event": stream.to_json(), "text": "q"}
+    opened = near.ask(service, reserve).head["statement_id"]
 
-    def settle(event: Event) -> Message:
-        head = {
-            "method": "settle",
-            "statement_id": opened,
-            "event": event.to_json(),
-            "outcome": "released",
-            "kept": [],
-        }
+    def progress(event: Event) -> Message:
+        head = {"method": "progress", "statement_id": opened, "event": event.to_json()}
         return near.ask(service, head)
 
-    for cheaper in (
-        PureDP(Fraction(1, 100)),
-        SparseVector(Fraction(1), Fraction(1, 2), 2, 0),
-        Composed((stream,)),
-    ):
-        error_of(settle(cheaper))
+    cheaper = (PureDP(Fraction(1, 100)), SparseVector(Fraction(1), Fraction(1, 2), 2, 0), Composed((stream,)))
+    for event in cheaper:
+        error_of(near.ask(service, settle_call(opened, event)))
     found = SparseVector(Fraction(1), Fraction(1), 2, 1)
-    assert (
-        near.ask(service, {"method": "progress", "statement_id": opened, "event": found.to_json()}).head[
-            "kind"
-        ]
-        == "answer"
-    )
-    none = SparseVector(Fraction(1), Fraction(1), 2, 0)
-    error_of(near.ask(service, {"method": "progress", "statement_id": opened, "event": none.to_json()}))
-    assert settle(found).head["kind"] == "answer"
+    assert progress(found).head["kind"] == "answer"
+    error_of(progress(SparseVector(Fraction(1), Fraction(1), 2, 0)))
+    assert near.ask(service, settle_call(opened, found)).head["kind"] == "answer"
     (entry,) = near.root.entries()
     assert entry.event == found
 
@@ -434,11 +395,8 @@ def test_what_a_dead_worker_left_open_is_settled_once_and_in_full_or_by_its_last
     service = near.service("ada", tell=lambda *charge: told.append(charge))
     ledger = inside_proxy(near, service)
     stream = SparseVector(Fraction(1), Fraction(1), 2)
-    one, alarm, never = (
-        ledger.reserve(HALF, "one"),
-        ledger.reserve(stream, "alarm"),
-        ledger.reserve(stream, "asked nothing"),
-    )
+    asked = ((HALF, "one"), (stream, "alarm"), (stream, "asked nothing"))
+    one, alarm, never = (ledger.reserve(event, text) for event, text in asked)
     alarm.update(SparseVector(Fraction(1), Fraction(1), 2, 0))
     alarm.update(SparseVector(Fraction(1), Fraction(1), 2, 1))
     other = inside_proxy(near, near.service("bob"), "bob").reserve(HALF, "another worker's")
@@ -576,12 +534,10 @@ def test_events_within_the_limits_can_be_added_up_under_every_accountant() -> No
             read += 1
             for held in filters:
                 spent = held.add(held.start, event)
-                (
-                    held.admits(held.start, event),
-                    held.more(spent, event),
-                    held.write_charge(event),
-                    held.sentence(spent),
-                )
+                held.admits(held.start, event)
+                held.more(spent, event)
+                held.write_charge(event)
+                held.sentence(spent)
     assert read > 80
 
 
@@ -616,41 +572,29 @@ def test_texts_are_forgotten_while_the_ledger_is_served(near: NearLedger) -> Non
     forget_before(near.path, date.today() + timedelta(days=2))
     assert [entry.text for entry in ada.ledger()] == [FORGOTTEN]
     assert ada.budget().spent_epsilon == spent
-    again = ada.sql("SELECT COUNT(*) AS n FROM visits WHERE ward LIKE 'pineapple'")
-    assert again.loss == "ε=1"
+    assert ada.sql("SELECT COUNT(*) AS n FROM visits WHERE ward LIKE 'pineapple'").loss == "ε=1"
     assert ada.budget().spent_epsilon == 2 * spent
     forget_before(near.path, date.today() + timedelta(days=2))
     near.close()
-    for file in [
-        *near.folder.glob("secret.ledger"),
-        *near.folder.glob("secret.ledger-*"),
-        *near.folder.glob("secret.ledger.d/*"),
-    ]:
-        assert b"pineapple" not in file.read_bytes(), file.name
+    for pattern in ("secret.ledger", "secret.ledger-*", "secret.ledger.d/*"):
+        for file in near.folder.glob(pattern):
+            assert b"pineapple" not in file.read_bytes(), file.name
     verify_ledger(near.path)
 
 
 def test_own_shares_hold_over_the_wire(near: NearLedger) -> None:
-    bob = near.session("bob")
+    bob, dear = near.session("bob"), "SELECT WITH DP OPTIONS (epsilon = 21) COUNT(*) AS n FROM visits"
     with pytest.raises(BudgetExceeded, match="bob's ε=20 is left"):
-        bob.sql("SELECT WITH DP OPTIONS (epsilon = 21) COUNT(*) AS n FROM visits")
-    assert (
-        "of bob's ε=20 is left"
-        in bob.explain("SELECT WITH DP OPTIONS (epsilon = 21) COUNT(*) AS n FROM visits").price
-    )
+        bob.sql(dear)
+    assert "of bob's ε=20 is left" in bob.explain(dear).price
     stored = near.root.for_analyst("ada")
     ticket = stored.reserve(HALF, "a")
     stored.settle(ticket, HALF, KeptReleases({KEY: b"release"}), "released")
     proxy = inside_proxy(near, near.service("bob"), "bob")
     found = proxy.replay(KEY)
     assert found is not None
-    assert (found.release, found.when, found.statement_id, found.analyst, found.debit) == (
-        b"release",
-        "",
-        None,
-        "",
-        None,
-    )
+    assert found.release == b"release"
+    assert (found.when, found.statement_id, found.analyst, found.debit) == ("", None, "", None)
     assert hash_release(found.release) == hash_release(b"release")
 
 
@@ -698,16 +642,15 @@ def test_a_release_of_one_analyst_is_read_by_all(near: NearLedger) -> None:
     assert near.calls["release"] + near.calls["releases"] == 0, "ordinary statements cost no further call"
     shown = bob.sql("SHOW RELEASES").dicts()[0]
     assert (shown["release"], shown["rows"], shown["next_refresh"]) == ("daily", 2, "nothing")
-    assert all("daily" not in row["text"] for row in bob.sql("SHOW LEDGER").dicts()[1:]), (
-        "its statements are ada's"
-    )
-    for text in (
+    texts = [row["text"] for row in bob.sql("SHOW LEDGER").dicts()[1:]]
+    assert all("daily" not in text for text in texts), "its statements are ada's"
+    for change in (
         "REFRESH RELEASE daily",
         "DROP RELEASE daily",
         "CREATE OR REPLACE RELEASE daily AS SELECT 1 AS a",
     ):
         with pytest.raises(dpsql.PrivacyError, match="bob may not"):
-            bob.sql(text)
+            bob.sql(change)
 
 
 def test_the_front_asks_for_the_right_whatever_the_worker_does(near: NearLedger) -> None:

@@ -1,9 +1,9 @@
-"""Fixtures that most files need: DuckDB with some tables, and a session over it under a policy."""
+"""What most files open: DuckDB in memory with some tables, and a session over it under a policy; and fixtures of these."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
 import duckdb
@@ -13,6 +13,23 @@ import dpsql
 
 Scope = Literal["function", "module"]
 Both = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
+
+
+@contextmanager
+def open_both(policy: str, *tables: str, **more: Any) -> Iterator[Both]:
+    """Open DuckDB in memory with these tables, and a session over it; ``more`` is for :func:`dpsql.connect`."""
+    with duckdb.connect() as con:
+        for text in tables:
+            con.execute(text)
+        with dpsql.connect(con, policy=dpsql.Policy.loads(policy), **more) as session:
+            yield con, session
+
+
+@contextmanager
+def open_session(policy: str, *tables: str, **more: Any) -> Iterator[dpsql.Session]:
+    """Open a session over DuckDB in memory with these tables."""
+    with open_both(policy, *tables, **more) as (_, session):
+        yield session
 
 
 def con_fixture(tables: str, scope: Scope = "module") -> Any:
@@ -53,9 +70,7 @@ def both_fixture(policy: str, tables: str, scope: Scope = "module") -> Any:
 
     @pytest.fixture(scope=scope)
     def both() -> Iterator[Both]:
-        with duckdb.connect() as con:
-            con.execute(tables)
-            with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
-                yield con, session
+        with open_both(policy, tables) as opened:
+            yield opened
 
     return both

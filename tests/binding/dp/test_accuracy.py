@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-import duckdb
 import pytest
 
 import dpsql
 from dpsql.errors import Error
 from dpsql.privacy.events import DiscreteLaplace, NoiseReduction
+from tests.support.fixtures import open_session
 
 POLICY = """
 budget = {{ epsilon = 20, delta = 1e-5, accountant = "{accountant}", default_epsilon = 1, default_delta = 1e-7 }}
@@ -22,13 +22,12 @@ t = {{ privacy_unit = "u", max_rows = 1, max_groups = 1, columns = {{ age = {{ b
 
 @pytest.fixture(params=["zcdp"])
 def session(request: pytest.FixtureRequest) -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE t AS SELECT i AS u, (i % 60 + 20)::DOUBLE AS age, CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END AS k, "
-            "i % 7 AS free, DATE '2024-03-01' AS day FROM range(20000) r(i)"
-        )
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY.format(accountant=request.param))) as opened:
-            yield opened
+    with open_session(
+        POLICY.format(accountant=request.param),
+        "CREATE TABLE t AS SELECT i AS u, (i % 60 + 20)::DOUBLE AS age, CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END AS k, "
+        "i % 7 AS free, DATE '2024-03-01' AS day FROM range(20000) r(i)",
+    ) as opened:
+        yield opened
 
 
 def test_a_count_takes_the_least_epsilon_that_is_enough(session: dpsql.Session) -> None:

@@ -23,7 +23,7 @@ from dpsql.mechanisms.base import SALT, CodesClaim, PackingClaim, Reader, list_c
 from dpsql.mechanisms.fast.packed_aggregation import ChangedData, CodedUnit, UnitCodes
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
-from tests.support.fixtures import con_fixture
+from tests.support.fixtures import con_fixture, open_both
 from tests.support.hostile import FORMS, TABLES, written
 from tests.support.hostile import POLICY as HOSTILE
 from tests.support.moves import make_reader
@@ -454,14 +454,12 @@ def test_a_file_that_took_the_path_before_it_was_attached_again(tmp_path: Path, 
     for column in columns:
         named = named.replace(column, "")
     known = [(k, 20) for k in range(4)]
-    with duckdb.connect() as con:
+    with open_both(named, f"ATTACH '{path}' AS d (READ_ONLY)") as (con, session):
+        os.replace(other, path)
+        assert ask(session) == known
+        con.execute("DETACH d")
         con.execute(f"ATTACH '{path}' AS d (READ_ONLY)")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(named)) as session:
-            os.replace(other, path)
-            assert ask(session) == known
-            con.execute("DETACH d")
-            con.execute(f"ATTACH '{path}' AS d (READ_ONLY)")
-            assert ask(session) == known
+        assert ask(session) == known
 
 
 # -- the second lock ----------------------------------------------------------------------------------------------------
@@ -550,27 +548,25 @@ def test_every_form_over_units_that_are_texts_is_proved() -> None:
     """None is written whose unit the second lock could not follow to its column, and totals are those of the query."""
     text = TABLES.replace("::BIGINT AS patient_id", "::VARCHAR AS patient_id")
     seen = equal = 0
-    with duckdb.connect() as con:
-        con.execute(text)
-        with dpsql.connect(con, policy=dpsql.Policy.loads(HOSTILE)) as session:
-            for form in FORMS:
-                try:
-                    plan = inside.planned(session, written(form, "a9", "b9"))
-                except dpsql.Error as error:
-                    assert not isinstance(error, Unproved), form
-                    continue
-                for block in plan.blocks if plan is not None else ():
-                    found = block.operator
-                    lent = inside.lent_columns(session, plan, block)
-                    names = {i.name: [c for c, _ in lent[i.name]] for i in block.inputs}
-                    inside.gate(session).prove(found, names)
-                    if isinstance(found, Aggregation) and found.packed is not None and not names:
-                        assert found.packed.coded is not None
-                        if found.packed.groups is None or not found.keys:
-                            totals = found.packed.take(remembering(con), Entropy())
-                            query = con.sql(found.query.replace(SALT, "12345")).to_arrow_table()
-                            assert totals is None or rows(totals, found.keys) == rows(query, found.keys)
-                            equal += totals is not None
-                        seen += 1
+    with open_both(HOSTILE, text) as (con, session):
+        for form in FORMS:
+            try:
+                plan = inside.planned(session, written(form, "a9", "b9"))
+            except dpsql.Error as error:
+                assert not isinstance(error, Unproved), form
+                continue
+            for block in plan.blocks if plan is not None else ():
+                found = block.operator
+                lent = inside.lent_columns(session, plan, block)
+                names = {i.name: [c for c, _ in lent[i.name]] for i in block.inputs}
+                inside.gate(session).prove(found, names)
+                if isinstance(found, Aggregation) and found.packed is not None and not names:
+                    assert found.packed.coded is not None
+                    if found.packed.groups is None or not found.keys:
+                        totals = found.packed.take(remembering(con), Entropy())
+                        query = con.sql(found.query.replace(SALT, "12345")).to_arrow_table()
+                        assert totals is None or rows(totals, found.keys) == rows(query, found.keys)
+                        equal += totals is not None
+                    seen += 1
     assert seen > 20
     assert equal > 5

@@ -32,6 +32,7 @@ from dpsql.mechanisms.fast.packed_aggregation import (
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import choose_groups, draw_below_each
 from tests.support import inside
+from tests.support.fixtures import open_both, open_session
 from tests.support.moves import make_reader
 
 POLICY = """
@@ -365,13 +366,13 @@ def test_sums_that_64_bits_may_not_hold_are_left_to_the_query(by: str) -> None:
         "max_rows_per_group = 3", "max_rows_per_group = 20000"
     )
     wide += f"[tables.t.columns]\nk = {{ values = [1] }}\nx = {{ bounds = [0, {1 << 50}] }}\n"
-    with duckdb.connect() as con:
-        con.execute(f"CREATE TABLE t AS SELECT i % 2 AS u, 1 AS k, {1 << 50} AS x FROM range(17000) AS r(i)")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(wide)) as session:
-            total = 17000 * (1 << 50)
-            assert total // 2 >= 2**62 * 2  # one unit's own sum
-            answer = max(row[0] for row in session.sql(f"SELECT SUM(x) FROM t{by}").fetchall())
-            assert abs(answer - total) < total / 1000
+    with open_session(
+        wide, f"CREATE TABLE t AS SELECT i % 2 AS u, 1 AS k, {1 << 50} AS x FROM range(17000) AS r(i)"
+    ) as session:
+        total = 17000 * (1 << 50)
+        assert total // 2 >= 2**62 * 2  # one unit's own sum
+        answer = max(row[0] for row in session.sql(f"SELECT SUM(x) FROM t{by}").fetchall())
+        assert abs(answer - total) < total / 1000
 
 
 @pytest.mark.parametrize("by", ["", "k"])
@@ -381,27 +382,24 @@ def test_weighed_totals_of_more_than_64_bits_are_the_same_by_both_routes(by: str
         POLICY[: POLICY.index("ward =")]
         + f"k = {{ values = [0, 1, 2, 3] }}\nx = {{ bounds = [{-far}, {far}] }}"
     )
-    with duckdb.connect() as con:
-        con.execute(
-            f"CREATE TABLE t AS SELECT i % 40 AS u, i % 40 % 4 AS k, CASE WHEN i % 7 > 0 THEN {far} - i END AS x "
-            "FROM range(1000) AS r(i)"
-        )
-        with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
-            text = f"SELECT {by + ', ' if by else ''}AVG(x), SUM(x) FROM t" + (
-                f" GROUP BY {by}" if by else ""
-            )
-            found = inside.bind(session, text).blocks[0].operator
-            assert isinstance(found, Aggregation)
-            packed = rows(found.packed.take(make_reader(con), Entropy()), found.keys)
-            query = rows(con.sql(found.query.replace(SALT, "12345")).to_arrow_table(), found.keys)
-            assert packed == query
-            total, count = (s.column for s in found.outputs[0].statistics)
-            assert by or max(row[total] for row in packed.values()) > 2**63
-            mean = dict(con.sql(f"SELECT {by or 0}, AVG(x) FROM t GROUP BY ALL").fetchall())
-            present = dict(con.sql(f"SELECT {by or 0}, COUNT(x) FROM t GROUP BY ALL").fetchall())
-            for key, row in packed.items():
-                assert 0 < row[count] < present[key[0] if key else 0] << 20  # there was something to weigh
-                assert row[total] / row[count] == pytest.approx(mean[key[0] if key else 0], rel=1e-6)
+    with open_both(
+        policy,
+        f"CREATE TABLE t AS SELECT i % 40 AS u, i % 40 % 4 AS k, CASE WHEN i % 7 > 0 THEN {far} - i END AS x "
+        "FROM range(1000) AS r(i)",
+    ) as (con, session):
+        text = f"SELECT {by + ', ' if by else ''}AVG(x), SUM(x) FROM t" + (f" GROUP BY {by}" if by else "")
+        found = inside.bind(session, text).blocks[0].operator
+        assert isinstance(found, Aggregation)
+        packed = rows(found.packed.take(make_reader(con), Entropy()), found.keys)
+        query = rows(con.sql(found.query.replace(SALT, "12345")).to_arrow_table(), found.keys)
+        assert packed == query
+        total, count = (s.column for s in found.outputs[0].statistics)
+        assert by or max(row[total] for row in packed.values()) > 2**63
+        mean = dict(con.sql(f"SELECT {by or 0}, AVG(x) FROM t GROUP BY ALL").fetchall())
+        present = dict(con.sql(f"SELECT {by or 0}, COUNT(x) FROM t GROUP BY ALL").fetchall())
+        for key, row in packed.items():
+            assert 0 < row[count] < present[key[0] if key else 0] << 20  # there was something to weigh
+            assert row[total] / row[count] == pytest.approx(mean[key[0] if key else 0], rel=1e-6)
 
 
 def test_what_one_unit_may_add_keeps_within_62_bits() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import duckdb
 import pytest
 
 import dpsql
+from tests.support.fixtures import open_both
 
 POLICY = """
 budget = { epsilon = 1e9, delta = 0.5, accountant = "basic", default_epsilon = 1e6 }
@@ -19,11 +19,11 @@ t = { privacy_unit = "ROW", max_groups = 1, columns = { x = { bounds = [0, 100] 
 
 @pytest.fixture
 def session() -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE t AS SELECT i * 7 AS x, i - 3.5 AS d, i % 2 AS g FROM range(1, 11) AS r(i)")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            session.con = con  # type: ignore[attr-defined]
-            yield session
+    with open_both(
+        POLICY, "CREATE TABLE t AS SELECT i * 7 AS x, i - 3.5 AS d, i % 2 AS g FROM range(1, 11) AS r(i)"
+    ) as (con, session):
+        session.con = con  # type: ignore[attr-defined]
+        yield session
 
 
 @pytest.mark.parametrize(

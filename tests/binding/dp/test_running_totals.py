@@ -147,20 +147,16 @@ def test_noise_does_not_go_by_the_order_of_what_parts_a_window(
 
 def test_frames_are_those_of_the_engine() -> None:
     """The steps of each frame, beside DuckDB's sums of powers of two."""
+
+    def side(steps: int | None, far: str) -> str:
+        return far if steps is None else f"{abs(steps)} {'FOLLOWING' if steps > 0 else 'PRECEDING'}"
+
     for start, end in [(None, 0), (None, None), (0, None), (-6, 0), (-2, 3), (1, 4), (-3, -1)]:
         for falling in (False, True):
-            sides = [
-                "UNBOUNDED PRECEDING"
-                if start is None
-                else f"{abs(start)} {'FOLLOWING' if start > 0 else 'PRECEDING'}",
-                "UNBOUNDED FOLLOWING"
-                if end is None
-                else f"{abs(end)} {'FOLLOWING' if end > 0 else 'PRECEDING'}",
-            ]
-            over = f"ORDER BY i {'DESC' if falling else ''} ROWS BETWEEN {sides[0]} AND {sides[1]}"
-            found = duckdb.sql(
-                f"SELECT SUM(1 << i) OVER ({over}) FROM range(12) r(i) ORDER BY i {'DESC' if falling else ''}"
-            )
+            order = f"ORDER BY i {'DESC' if falling else ''}"
+            frame = f"{side(start, 'UNBOUNDED PRECEDING')} AND {side(end, 'UNBOUNDED FOLLOWING')}"
+            over = f"{order} ROWS BETWEEN {frame}"
+            found = duckdb.sql(f"SELECT SUM(1 << i) OVER ({over}) FROM range(12) r(i) {order}")
             direct = [int(total) for (total,) in found.fetchall() if total is not None]
             first, last = WindowSum("n", "k0", frozenset(), start, end, falling).list_ranges(12)
             assert [sum(1 << k for k in range(a, b + 1)) for a, b in zip(first, last, strict=True)] == direct
@@ -204,26 +200,16 @@ def test_frames_beyond_all_steps_ask_for_nothing(year: dpsql.Session) -> None:
 @pytest.mark.parametrize("accountant", ["basic", "zcdp", "gdp"])
 def test_never_worse_than_plain_noise(last: str, groups: int, accountant: str) -> None:
     """Nor dearer, in the currency of the session: two, 12 and 60 steps, windows of all kinds."""
-    over = [
-        "ORDER BY day",
-        "ORDER BY day DESC",
-        "ORDER BY day ROWS 1 PRECEDING",
-        "ORDER BY day ROWS 6 PRECEDING",
-    ]
+    own = {"basic": "epsilon = 50", "zcdp": "rho = 0.1", "gdp": "mu = 0.5"}[accountant]
     with opened(last, groups=groups, accountant=accountant) as session:
-        for options in (
-            "epsilon = 1",
-            {"basic": "epsilon = 50", "zcdp": "rho = 0.1", "gdp": "mu = 0.5"}[accountant],
-        ):
-            for frame in over:
+        for options in ("epsilon = 1", own):
+            for frame in ("", " DESC", " ROWS 1 PRECEDING", " ROWS 6 PRECEDING"):
                 text = (
-                    f"SELECT WITH DP OPTIONS ({options}) day, SUM(x) AS s, SUM(SUM(x)) OVER ({frame}) AS t, "
-                    f"SUM(COUNT(*)) OVER ({frame}) AS n FROM v GROUP BY day"
+                    f"SELECT WITH DP OPTIONS ({options}) day, SUM(x) AS s, SUM(SUM(x)) OVER (ORDER BY day{frame}) AS t, "
+                    f"SUM(COUNT(*)) OVER (ORDER BY day{frame}) AS n FROM v GROUP BY day"
                 )
-                plan, even = (
-                    inside.bind(session, text),
-                    inside.bind(session, text.replace(options, options + ", strategy = EVEN")),
-                )
+                plan = inside.bind(session, text)
+                even = inside.bind(session, text.replace(options, options + ", strategy = EVEN"))
                 choice = plan.blocks[0].strategy
                 errors = choice.by_name()
                 assert all(errors[choice.chosen][column] <= error for column, error in errors[EVEN].items())
@@ -344,9 +330,8 @@ def test_a_stored_tree_serves_every_statement_over_its_block() -> None:
         assert span.loss == "no charge"
         low, high = (day for day in ends if str(day) in ("2024-02-29", "2024-05-30"))
         assert span.fetchone() == (totals[high] - totals[low],)
-        again = session.sql(
-            RUNNING.format("epsilon = 1").replace("ORDER BY day)", "ORDER BY day ROWS 6 PRECEDING)")
-        )
+        week = RUNNING.replace("ORDER BY day)", "ORDER BY day ROWS 6 PRECEDING)")
+        again = session.sql(week.format("epsilon = 1"))
         assert again.loss == "no charge"
         assert any("the strategy TREE: a fresh one" in note and "by EVEN has" in note for note in again.notes)
 
@@ -405,11 +390,8 @@ def test_a_strategy_that_was_forced_serves_every_statement_over_its_block(accoun
         with opened(rows=2, groups=6, accountant=accountant) as session:
             session.sql(PLAIN.format(f"epsilon = 1, strategy = {strategy}"))
             spent = session.budget().spent
-            for text in (
-                days,
-                RUNNING.format("epsilon = 1"),
-                f"SELECT SUM(n) FROM ({days}) AS d WHERE day > '2024-03-01'",
-            ):
+            since = f"SELECT SUM(n) FROM ({days}) AS d WHERE day > '2024-03-01'"
+            for text in (days, RUNNING.format("epsilon = 1"), since):
                 assert session.sql(text).loss == "no charge"
             assert session.budget().spent == spent
 
@@ -507,17 +489,12 @@ def test_expected_errors_of_windows_are_those_that_are_found(strategy: str, nois
 
 
 def test_nothing_is_told_of_windows_that_are_not_sums_of_neighbours(year: dpsql.Session) -> None:
-    for item in (
-        "MAX(n) OVER (ORDER BY day)",
-        "SUM(n) OVER (ORDER BY day) / SUM(n) OVER ()",
-        "SUM(n) OVER (ORDER BY n)",
-    ):
+    quotient = "SUM(n) OVER (ORDER BY day) / SUM(n) OVER ()"
+    for item in ("MAX(n) OVER (ORDER BY day)", quotient, "SUM(n) OVER (ORDER BY n)"):
         text = f"SELECT {item} AS t FROM ({PLAIN.format('epsilon = 1')}) AS d"
         assert year.explain(text).expected_error == {}
-    text = RUNNING.format("epsilon = 1").replace(
-        "ORDER BY day)", "ORDER BY day ROWS BETWEEN 900 FOLLOWING AND 901 FOLLOWING)"
-    )
-    assert year.explain(text).expected_error == {}
+    far = RUNNING.replace("ORDER BY day)", "ORDER BY day ROWS BETWEEN 900 FOLLOWING AND 901 FOLLOWING)")
+    assert year.explain(far.format("epsilon = 1")).expected_error == {}
 
 
 # -- intervals ------------------------------------------------------------------------------------------------

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-import duckdb
 import pytest
 
 import dpsql
 from dpsql.mechanisms.ptr.ptr_statistics import Iqr
 from tests.support import inside
+from tests.support.fixtures import open_session
 
 POLICY = """
 budget = {{ epsilon = 100, delta = 0.1, accountant = "{}" }}
@@ -28,10 +28,10 @@ ITEMS = (
 
 @pytest.fixture(params=["basic", "zcdp", "gdp"])
 def session(request: pytest.FixtureRequest) -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE t (u INTEGER, x INTEGER, k VARCHAR, site VARCHAR)")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY.format(request.param))) as session:
-            yield session
+    with open_session(
+        POLICY.format(request.param), "CREATE TABLE t (u INTEGER, x INTEGER, k VARCHAR, site VARCHAR)"
+    ) as session:
+        yield session
 
 
 def operator(session: dpsql.Session, options: str, items: str, mode: str) -> Any:

@@ -10,6 +10,7 @@ import pytest
 
 import dpsql
 from tests.support import inside
+from tests.support.fixtures import open_session
 
 COLUMNS = {
     "steep": "CASE WHEN i % 2 = 0 THEN 10 ELSE 90 END",
@@ -304,11 +305,9 @@ def test_proposals_beyond_all_doubles_have_an_answer(call: str) -> None:
     policy = (
         "[budget]\nepsilon = 100\ndelta = 0.9\n[tables.t]\nprivacy_unit = 'ROW'\ncolumns.x.bounds = [0, 9]"
     )
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE t AS SELECT i % 10 AS x FROM range(300) AS r(i)")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
-            asked = call.format("local_sensitivity => 1")
-            text = f"SELECT WITH PTR OPTIONS (epsilon = 1, delta = 0.01) {asked} AS a FROM t"
-            shown = [session.sql(text, fresh=True).dicts()[0]["a"] for _ in range(6)]
-            assert all(value is None or math.isfinite(value) for value in shown)
-            assert any(value is not None for value in shown)
+    with open_session(policy, "CREATE TABLE t AS SELECT i % 10 AS x FROM range(300) AS r(i)") as session:
+        asked = call.format("local_sensitivity => 1")
+        text = f"SELECT WITH PTR OPTIONS (epsilon = 1, delta = 0.01) {asked} AS a FROM t"
+        shown = [session.sql(text, fresh=True).dicts()[0]["a"] for _ in range(6)]
+        assert all(value is None or math.isfinite(value) for value in shown)
+        assert any(value is not None for value in shown)

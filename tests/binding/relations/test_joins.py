@@ -13,6 +13,7 @@ import dpsql
 from dpsql.mechanisms.base import SALT
 from tests.support import inside
 from tests.support.case_files import read_part
+from tests.support.fixtures import open_session
 from tests.support.shop import Shop, near
 
 ANSWERED = read_part(__file__, "ANSWERED")
@@ -229,20 +230,17 @@ def test_the_nearest_public_row_is_the_same_however_many_private_rows_there_are(
     """
     found = []
     for rows in (63, 1000):
-        with duckdb.connect() as con:
-            con.execute(f"CREATE TABLE t AS SELECT i AS u, 10 AS day FROM range({rows}) AS r(i)")
-            con.execute(
-                "CREATE TABLE p AS SELECT 3 + 2 * (i >= 5)::INTEGER AS day, i AS v FROM range(100) AS r(i)"
-            )
-            with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
-                text = f"SELECT COUNT(*) FILTER (WHERE v = 5) AS n FROM t ASOF JOIN p ON {condition}"
-                operator = inside.bind(session, text).blocks[0].operator
-                (row,) = inside.reader(session)(operator.queries[0].replace(SALT, "1")).to_pylist()
-                found.append(int(row["p0"]))
-                with pytest.raises(dpsql.BindError, match="compare columns of p"):
-                    session.explain(
-                        "SELECT COUNT(*) FROM t ASOF JOIN p ON t.day >= p.day AND p.v = 3 + p.day"
-                    )
+        with open_session(
+            policy,
+            f"CREATE TABLE t AS SELECT i AS u, 10 AS day FROM range({rows}) AS r(i)",
+            "CREATE TABLE p AS SELECT 3 + 2 * (i >= 5)::INTEGER AS day, i AS v FROM range(100) AS r(i)",
+        ) as session:
+            text = f"SELECT COUNT(*) FILTER (WHERE v = 5) AS n FROM t ASOF JOIN p ON {condition}"
+            operator = inside.bind(session, text).blocks[0].operator
+            (row,) = inside.reader(session)(operator.queries[0].replace(SALT, "1")).to_pylist()
+            found.append(int(row["p0"]))
+            with pytest.raises(dpsql.BindError, match="compare columns of p"):
+                session.explain("SELECT COUNT(*) FROM t ASOF JOIN p ON t.day >= p.day AND p.v = 3 + p.day")
     assert found == [63, 1000]
 
 

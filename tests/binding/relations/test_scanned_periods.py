@@ -22,6 +22,7 @@ from dpsql.mechanisms.base import SALT
 from dpsql.policy.model import Table
 from dpsql.privacy.periods import Days, parse_periods, say_periods
 from tests.support import inside
+from tests.support.fixtures import open_session
 
 POLICY = """
 [budget]
@@ -241,23 +242,16 @@ def test_data_that_have_not_begun_are_refused_with_their_first_day() -> None:
     later = POLICY.replace(
         "data_from = 2024-01-01\ndata_until = 2024-12-20", 'data_from = 2900-01-01\ndata_until = "today"'
     )
-    with duckdb.connect() as con:
-        con.execute(TABLES)
-        with (
-            dpsql.connect(con, policy=dpsql.Policy.loads(later)) as session,
-            pytest.raises(Error, match=r"visits has no day yet: its data begin on 2900-01-01\."),
-        ):
-            session.sql("SELECT COUNT(*) FROM visits")
+    with (
+        open_session(later, TABLES) as session,
+        pytest.raises(Error, match=r"visits has no day yet: its data begin on 2900-01-01\."),
+    ):
+        session.sql("SELECT COUNT(*) FROM visits")
 
 
 def test_periods_need_a_budget_per_period() -> None:
-    with duckdb.connect() as con:
-        con.execute(TABLES)
-        with (
-            dpsql.connect(con, policy=dpsql.Policy.loads(PLAIN)) as session,
-            pytest.raises(Error, match="needs a budget per period"),
-        ):
-            session.sql("SELECT WITH DP OPTIONS (periods = '2024') COUNT(*) FROM visits")
+    with open_session(PLAIN, TABLES) as session, pytest.raises(Error, match="needs a budget per period"):
+        session.sql("SELECT WITH DP OPTIONS (periods = '2024') COUNT(*) FROM visits")
 
 
 # -- random statements over small tables ----------------------------------------------------------------------------------
@@ -480,18 +474,16 @@ def test_a_scan_that_is_overlooked_is_refused_before_payment(
     ],
 )
 def test_a_threshold_and_rows_without_a_period_are_paid_by_all(text: str) -> None:
-    with duckdb.connect() as con:
-        con.execute(TABLES)
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            session.sql("SELECT WITH DP OPTIONS (epsilon = 2) COUNT(*) FROM visits WHERE day < '2024-02-01'")
-            assert "All periods pay for this, also later ones" in str(session.explain(text))
-            session.sql(text)
-            (january, *others) = session.budget().stretches
-            assert january.spent_epsilon == 2 + others[0].spent_epsilon
-            assert others[0].spent_epsilon > 0
-            if text.startswith("DECLARE"):  # its questions are paid
-                session.sql("SELECT WITH t COUNT(*) FROM visits WHERE day < '2024-02-01'")
-                assert session.budget().stretches[0].spent_epsilon == january.spent_epsilon
+    with open_session(POLICY, TABLES) as session:
+        session.sql("SELECT WITH DP OPTIONS (epsilon = 2) COUNT(*) FROM visits WHERE day < '2024-02-01'")
+        assert "All periods pay for this, also later ones" in str(session.explain(text))
+        session.sql(text)
+        (january, *others) = session.budget().stretches
+        assert january.spent_epsilon == 2 + others[0].spent_epsilon
+        assert others[0].spent_epsilon > 0
+        if text.startswith("DECLARE"):  # its questions are paid
+            session.sql("SELECT WITH t COUNT(*) FROM visits WHERE day < '2024-02-01'")
+            assert session.budget().stretches[0].spent_epsilon == january.spent_epsilon
 
 
 def test_synthetic_rows_pay_for_their_periods() -> None:

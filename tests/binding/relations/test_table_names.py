@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import duckdb
 import pytest
 
 import dpsql
-from tests.support.fixtures import session_fixture
+from tests.support.fixtures import open_session, session_fixture
 
 POLICY = """
 [budget]
@@ -85,16 +84,15 @@ days = { source = "visits", privacy_unit = "Person", privacy_period = "date_trun
 
 
 def test_columns_of_a_unit_are_those_of_the_data_in_any_case() -> None:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE visits AS SELECT i AS id, i // 5 AS \"Person\", DATE '2024-01-01' + i::INTEGER AS day "
-            "FROM range(50) AS r(i)"
-        )
-        con.execute('CREATE TABLE items AS SELECT i // 2 AS "VISIT" FROM range(100) AS r(i)')
-        with dpsql.connect(con, policy=dpsql.Policy.loads(SPELLED)) as session:
-            counts = [
-                session.sql(f"SELECT COUNT(*) AS n FROM {table}").fetchall()[0][0]
-                for table in ("visits", "items", "days")
-            ]
+    with open_session(
+        SPELLED,
+        "CREATE TABLE visits AS SELECT i AS id, i // 5 AS \"Person\", DATE '2024-01-01' + i::INTEGER AS day "
+        "FROM range(50) AS r(i)",
+        'CREATE TABLE items AS SELECT i // 2 AS "VISIT" FROM range(100) AS r(i)',
+    ) as session:
+        counts = [
+            session.sql(f"SELECT COUNT(*) AS n FROM {table}").fetchall()[0][0]
+            for table in ("visits", "items", "days")
+        ]
     in_a_month = [5] * 6 + [1, 4] + [5] * 3
     assert counts == [30, 60, sum(min(3, rows) for rows in in_a_month)]

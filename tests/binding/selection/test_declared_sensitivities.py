@@ -10,7 +10,7 @@ import pytest
 import dpsql
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold
 from tests.support import inside
-from tests.support.fixtures import session_fixture
+from tests.support.fixtures import open_session, session_fixture
 
 POLICY = """
 [budget]
@@ -77,29 +77,27 @@ def test_the_limit_of_a_query_holds_for_all_of_its_grouping_sets() -> None:
 
 def test_nothing_is_read_before_the_charge_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed at any point after the data were touched, the ledger knows of it; what does not fit touches nothing."""
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE t (u INTEGER, loss INTEGER, x INTEGER, y INTEGER)")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            engine = inside.engine(session)
-            read = engine.execute
-            known: list[list[str]] = []
+    with open_session(POLICY, "CREATE TABLE t (u INTEGER, loss INTEGER, x INTEGER, y INTEGER)") as session:
+        engine = inside.engine(session)
+        read = engine.execute
+        known: list[list[str]] = []
 
-            def watched(sql: str, lent: Any = None) -> Any:
-                known.append([entry.text for entry in session.ledger()])
-                return read(sql, lent)
+        def watched(sql: str, lent: Any = None) -> Any:
+            known.append([entry.text for entry in session.ledger()])
+            return read(sql, lent)
 
-            monkeypatch.setattr(engine, "execute", watched)
-            text = "SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM t"
-            session.sql(text)
-            assert known
-            assert all(text in texts for texts in known)
-            known.clear()
-            with session.plan() as plan:
-                plan.sql(text.replace("= 1)", "= 2)"))
-                plan.sql(text.replace("= 1)", "= 3)"))
-            assert known
-            assert all("epsilon = 3" in texts[-1] for texts in known)
-            known.clear()
-            with pytest.raises(dpsql.BudgetExceeded):
-                session.sql(text.replace("= 1)", "= 1e9)"))
-            assert not known
+        monkeypatch.setattr(engine, "execute", watched)
+        text = "SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM t"
+        session.sql(text)
+        assert known
+        assert all(text in texts for texts in known)
+        known.clear()
+        with session.plan() as plan:
+            plan.sql(text.replace("= 1)", "= 2)"))
+            plan.sql(text.replace("= 1)", "= 3)"))
+        assert known
+        assert all("epsilon = 3" in texts[-1] for texts in known)
+        known.clear()
+        with pytest.raises(dpsql.BudgetExceeded):
+            session.sql(text.replace("= 1)", "= 1e9)"))
+        assert not known

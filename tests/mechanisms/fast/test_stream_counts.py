@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import dpsql
 from dpsql.mechanisms.base import Reader
 from dpsql.mechanisms.fast import column_counts
 from dpsql.mechanisms.fast.column_counts import MAX_RANGE, count_column, stream_column
 from tests.support.connections import fresh
+from tests.support.fixtures import open_session
 
 KINDS = ["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "DATE"]
 
@@ -133,27 +133,25 @@ def test_quantiles_by_both_routes(table: str, x: str, monkeypatch: pytest.Monkey
     bounds = ", contribution_bounds_per_row => (-30, 40)" if "*" in x else ""
     asked = (f"QUANTILE_DISC({argument}, {p}{bounds}){rest}" for p in (0.5, 0.9))
     query = f"SELECT {', '.join(asked)} FROM {table}"
-    with duckdb.connect() as con:
-        con.execute(
-            """CREATE TABLE t AS SELECT range AS who,
+    with open_session(
+        POLICY,
+        """CREATE TABLE t AS SELECT range AS who,
             CASE WHEN range % 7 = 0 THEN NULL ELSE (range * 37 % 61 - 25)::INTEGER END AS i,
             i::BIGINT AS b, i::DECIMAL(8, 2) + 0.25 AS m,
             CASE range % 11 WHEN 0 THEN 'NaN' WHEN 1 THEN '-Infinity' WHEN 2 THEN 1e300 ELSE i + 0.5 END::DOUBLE AS d
-            FROM range(200)"""
-        )
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            answers = [session.sql(query, fresh=True).fetchall() for _ in range(2)]
-            assert " AS value" in session.explain(query).sql[0]
+            FROM range(200)""",
+    ) as session:
+        answers = [session.sql(query, fresh=True).fetchall() for _ in range(2)]
+        assert " AS value" in session.explain(query).sql[0]
     assert answers[0] == answers[1]
     assert routes == [True, False]
 
 
 def test_one_column_within_two_ranges() -> None:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE t AS SELECT range::INTEGER AS i, 1.5::DOUBLE AS d, 0 AS b, 0 AS m FROM range(101)"
-        )
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            bounds = "contribution_bounds_per_row => ({}, {})"
-            narrow, wide = (f"QUANTILE_DISC(i, 0.5, {bounds.format(*ends)})" for ends in ((0, 20), (0, 1000)))
-            assert session.sql(f"SELECT {narrow}, {wide} FROM t").fetchall() == [(20, 50)]
+    with open_session(
+        POLICY,
+        "CREATE TABLE t AS SELECT range::INTEGER AS i, 1.5::DOUBLE AS d, 0 AS b, 0 AS m FROM range(101)",
+    ) as session:
+        bounds = "contribution_bounds_per_row => ({}, {})"
+        narrow, wide = (f"QUANTILE_DISC(i, 0.5, {bounds.format(*ends)})" for ends in ((0, 20), (0, 1000)))
+        assert session.sql(f"SELECT {narrow}, {wide} FROM t").fetchall() == [(20, 50)]

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -29,6 +28,7 @@ from dpsql.mechanisms.subsample.subsample import (
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import BoundedRange
 from dpsql.privacy.pld import DeclaredPlan
+from tests.support.fixtures import open_session
 from tests.support.goodness import fixed
 
 POINTS = 6
@@ -200,10 +200,10 @@ def session() -> Iterator[dpsql.Session]:
         [tables]
         t = { privacy_unit = "u", max_rows = 1 }
     """
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE t AS SELECT i AS u, (i * 7919 % 1000)::DOUBLE AS x FROM range(8000) r(i)")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as opened:
-            yield opened
+    with open_session(
+        policy, "CREATE TABLE t AS SELECT i AS u, (i * 7919 % 1000)::DOUBLE AS x FROM range(8000) r(i)"
+    ) as opened:
+        yield opened
 
 
 def test_a_statement_shows_the_interval(session: dpsql.Session) -> None:
