@@ -29,13 +29,6 @@ import pyarrow as pa
 from dpsql.engine.arrow_tables import clean_array, list_orders, make_readable
 from dpsql.engine.base import find_files
 from dpsql.engine.sandbox import quote_identifier, quote_literal
-from dpsql.engine.text_sources import (
-    INTEGER_TYPE,
-    copy_text,
-    require_reader,
-    write_text_cast,
-    write_zoned_text,
-)
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.ledger.state_files import make_private_directory, make_state_directory, write_private
 from dpsql.policy.model import Policy, Table, explain_missing_types, fold, list_types
@@ -368,6 +361,8 @@ def write_typed_column(column: str, kind: str, wanted: str | None) -> str:
     plain = simplify_type(kind)
     if wanted is None or wanted == plain:
         return column if plain == kind else f"CAST({column} AS {plain})"
+    from dpsql.engine.text_sources import INTEGER_TYPE, write_text_cast, write_zoned_text
+
     if plain == ZONED:
         local = f"TRY(timezone('UTC', {column if kind == plain else f'CAST({column} AS {plain})'}))"
         return local if wanted == "TIMESTAMP" else f"TRY_CAST({local} AS {wanted})"
@@ -400,6 +395,8 @@ def open_files(con: duckdb.DuckDBPyConnection, policy: Policy, table: Table, fil
     """
     name = name_view(table)
     if table.text is not None:
+        from dpsql.engine.text_sources import copy_text
+
         copy_text(con, name, table, list_types(policy, table), files)
         return {}
     orders: _Orders = {}
@@ -635,6 +632,8 @@ def find_source(table: Table, base: Path) -> list[str] | None:
             f"dpsql does not read files like {table.source}, the source of {table.name}.",
             hint=f"known endings are {', '.join(FILE_ENDINGS)}.",
         )
+    from dpsql.engine.text_sources import require_reader
+
     require_reader(table.source or "")
     return find_files(table, base)
 

@@ -36,7 +36,6 @@ from numpy.typing import NDArray
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import Read, Reader
-from dpsql.mechanisms.ptr.stability_test import Ordered, find_rank
 from dpsql.mechanisms.queries import ROW_COUNT, As, Select, Subquery
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential, flip_coins
@@ -256,6 +255,52 @@ def read_cells(column: pa.ChunkedArray, other: object = None) -> list[Any]:
             except (OverflowError, ValueError):
                 values.append(other)
         return values
+
+
+def find_rank(n: int, probability: Fraction) -> int:
+    """Return the rank of the quantile among n ascending values: ``max(1, ceil(p n))``, DuckDB's ``quantile_disc``.
+
+    >>> [find_rank(n, Fraction(1, 2)) for n in (1, 2, 3, 4)]
+    [1, 1, 2, 2]
+    """
+    return max(1, -(-probability.numerator * n // probability.denominator))
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """Order statistics of n finite doubles: ``windows`` of (first rank, ascending values), infinite outside ranks 1 to n."""
+
+    n: int
+    windows: tuple[tuple[int, NDArray[np.float64]], ...]
+    ends: tuple[float, float] = (-math.inf, math.inf)
+
+    @staticmethod
+    def all(values: NDArray[np.float64]) -> Ordered:
+        """Return all order statistics, from sorted values."""
+        return Ordered(len(values), ((1, values),))
+
+    def within(self, low: float, high: float) -> Ordered:
+        """Return the order statistics of the values clamped to the domain [low, high]."""
+        held = ((first, np.clip(values, low, high)) for first, values in self.windows)
+        return Ordered(self.n, tuple(held), (low, high))
+
+    def slice(self, first: int, last: int) -> NDArray[np.float64]:
+        """Return the values of ranks first..last; LookupError if they were not read."""
+        inside_first, inside_last = max(first, 1), min(last, self.n)
+        middle = np.empty(0)
+        if inside_first <= inside_last:
+            for start, values in self.windows:
+                if start <= inside_first and inside_last < start + len(values):
+                    middle = values[inside_first - start : inside_last - start + 1]
+                    break
+            else:
+                raise LookupError("these order statistics were not read")
+        before = np.full(max(0, min(last, 0) - first + 1), self.ends[0])
+        after = np.full(max(0, last - max(first, self.n + 1) + 1), self.ends[1])
+        return np.concatenate([before, middle, after])
+
+    def at(self, position: int) -> float:
+        return float(self.slice(position, position)[0])
 
 
 def read_order_statistics(

@@ -1,7 +1,7 @@
 """The notebook: magic, completion, tables, plots.
 
 magic.py            ``%dpsql`` and ``%%dpsql``
-commands.py         ``%dpsql connect`` to a server, and the owner's ``%dpsql policy``
+line_commands.py    ``%dpsql connect`` to a server, and the owner's ``%dpsql policy``
 panel.py            JupyterLab's panel
 guide.py            the magic's flags, and the texts of its help
 sessions.py         the open sessions, project settings, and displays of a session

@@ -22,15 +22,15 @@ from dpsql.client.connect import connect_session
 from dpsql.errors import BindError, Error, ParseError, PolicyError, did_you_mean
 from dpsql.language.parameter_values import Params, name_parameters
 from dpsql.notebook import guide, inspection, render, sessions
-from dpsql.notebook.commands import (
+from dpsql.notebook.completion import KnownNames
+from dpsql.notebook.guide import CellOptions
+from dpsql.notebook.line_commands import (
     CONNECT,
     is_policy_command,
     names_server,
     open_server,
     run_policy_command,
 )
-from dpsql.notebook.completion import KnownNames
-from dpsql.notebook.guide import CellOptions
 from dpsql.notebook.panel import CellTexts, PanelComms
 from dpsql.report.tables import Sheet
 from dpsql.session.explanation import Why, explain_refusal

@@ -11,8 +11,9 @@ session_state.py        kept results and open thresholds
 releases.py             named answers that every analyst reads
 declared_statements.py  statements that are priced together, then run
 result.py               the result of a statement
+outcomes.py             charges in words, and facts about the last statement
 explain.py              explains plans, prices, answers and refusals
 explanation.py          values of explanations, and their text, HTML and JSON
 show.py                 the relations of SHOW, DESCRIBE and SUMMARIZE
-description.py          columns and price before payment
+description.py          plans, prices, columns and the last outcome, described without drawing
 """

@@ -18,8 +18,8 @@ from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.periods import date_event, split_by_periods
 from dpsql.privacy.pld import declare_if_cheaper
-from dpsql.session.explain import AskedStatement
 from dpsql.session.interface import Guarded, Question, SessionPlan
+from dpsql.session.outcomes import AskedStatement
 from dpsql.session.pipeline import Pipeline, before_payment
 from dpsql.session.result import DeclaredResult
 from dpsql.session.session_state import OpenCell

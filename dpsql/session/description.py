@@ -1,4 +1,4 @@
-"""The columns, parameters and price of a statement before it is asked, for clients that prepare it; and tables' schemas.
+"""Statements described without drawing: plans, prices and the last outcome, and columns and parameters for clients.
 
 They follow from the text, the policy, the schema and the ledger: nothing is spent, and no private row is read.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import datetime
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import partial
 
 import pyarrow as pa
 
@@ -19,11 +21,13 @@ from dpsql.language.statements import Statement, parse
 from dpsql.policy.model import Policy, fold
 from dpsql.privacy.events import compose_events
 from dpsql.session.compiler import Bound
-from dpsql.session.explanation import Description
-from dpsql.session.pipeline import Pipeline
+from dpsql.session.explain import explain_all, explain_declaration, explain_plan, explain_why
+from dpsql.session.explanation import Description, Explanation, Why
+from dpsql.session.pipeline import Pipeline, locating
 from dpsql.session.releases import make_status
 from dpsql.session.result import Result
 from dpsql.session.show import show, show_setting
+from dpsql.session.stored_blocks import RequestedBlock
 
 MAX_GUESSED = 8
 """The most parameters whose types are guessed; a statement with more is bound once their values are known."""
@@ -48,6 +52,50 @@ _STAND_INS: tuple[tuple[object, pa.DataType], ...] = (
     (b"", pa.binary()),
 )
 """Values tried for a parameter without one, with their types; doubles first, or clients would truncate decimals."""
+
+
+def describe_statement(line: Pipeline, policy: Policy, statement: Statement, bound: Bound) -> Result:
+    """Answer EXPLAIN, or SHOW to an analyst who may see ``policy``."""
+    line.note(statement.source, "free")
+    if statement.kind == "explain":
+        return explain_bound(line, statement, bound).result()
+    with locating(statement):
+        return show(line, policy, statement.name, statement.limit)
+
+
+def explain_bound(
+    line: Pipeline, statement: Statement, bound: Bound, paid: dict[str, RequestedBlock] | None = None
+) -> Explanation:
+    """Explain the effect and the cost of a bound query, EXPLAIN or DECLARE.
+
+    ``paid``: blocks that earlier statements would pay, by key; this statement's blocks are added.
+    """
+    if bound is not None and not isinstance(bound, Plan):
+        return explain_declaration(bound, line.ledger, statement.json)
+    if bound is None:
+        raise BindError(
+            "nothing is drawn: the release is there already.",
+            span=statement.span,
+            hint="write REFRESH RELEASE after EXPLAIN.",
+            text=statement.text,
+        )
+    (prepared,) = line.look_up([bound], paid=paid)
+    written = partial(line.compiler.queries.write, bound)
+    return explain_plan(prepared, line.ledger, line.policy.budget, written, as_json=statement.json)
+
+
+def explain_cell(
+    line: Pipeline, statements: Sequence[Statement], epsilon: str | Fraction | None
+) -> Explanation:
+    """Explain statements that would be paid one after another, with ``epsilon`` as their default cost."""
+    cell, paid = line.compiler.open_cell(epsilon), dict[str, RequestedBlock]()
+    parts = [explain_bound(line, one, line.compiler.bind(one, cell), paid) for one in statements]
+    return explain_all(parts, line.ledger)
+
+
+def explain_last(line: Pipeline, policy: Policy) -> Why:
+    """Explain the last statement to an analyst who may see ``policy``; BindError if nothing was asked yet."""
+    return explain_why(line.last, line.ledger, policy)
 
 
 def describe_cell(
@@ -101,7 +149,7 @@ def _find_schema(
     if statement.kind == "show":
         return show(line, policy, statement.name, statement.limit).table.schema
     if statement.kind == "explain":
-        return line.explain(statement, bound).result().table.schema
+        return explain_bound(line, statement, bound).result().table.schema
     if statement.release and bound is None:
         return make_status(statement.release, "").table.schema
     if not isinstance(bound, Plan):

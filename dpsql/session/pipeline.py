@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 from typing import NoReturn
 
@@ -39,17 +38,7 @@ from dpsql.policy.model import Policy
 from dpsql.privacy.events import Composed, Event
 from dpsql.session.block_keys import BlockKeys
 from dpsql.session.compiler import Bound, Compiler
-from dpsql.session.explain import (
-    NO_CHARGE,
-    AskedStatement,
-    explain_all,
-    explain_declaration,
-    explain_plan,
-    explain_why,
-    write_charge,
-    write_cost_line,
-)
-from dpsql.session.explanation import Explanation, Why
+from dpsql.session.outcomes import NO_CHARGE, AskedStatement, write_charge, write_cost_line
 from dpsql.session.result import Result
 from dpsql.session.session_state import OpenCell, OpenThresholds, require_libraries
 from dpsql.session.stored_blocks import CORRECT, PreparedPlan, RequestedBlock, StoredBlocks, list_shown
@@ -109,7 +98,7 @@ class Pipeline:
         self.turn = Turns()
         self.closed = False
         self.last: AskedStatement | None = None
-        """The last statement asked, for :func:`dpsql.session.explain.explain_why`."""
+        """The last statement asked, as its explanation needs it."""
         self._drawing: list[tuple[frozenset[str], threading.Event]] = []
         """Keys of the blocks being drawn, with the event that is set once they are stored; accessed only in turn."""
         self.entropy = Entropy()
@@ -172,20 +161,13 @@ class Pipeline:
             self.last = self.last.fail(error)
             raise
 
-    def why(self, shown: Policy) -> Why:
-        """Explain the last statement to an analyst who may see a part of the policy; BindError if nothing was asked yet."""
-        return explain_why(self.last, self.ledger, shown)
-
     # -- the straight line --------------------------------------------------------------------------------------
 
     def answer(self, statement: Statement, bound: Bound, fresh: bool, alone: bool) -> Result:
-        """Answer an admitted statement; SHOW and SET are the session's.
+        """Answer an admitted statement; SHOW, SET and EXPLAIN are the session's.
 
         ``fresh``: ignore stored answers; ``alone``: as for :meth:`release`.
         """
-        if statement.kind == "explain":
-            self.note(statement.source, "free")
-            return self.explain(statement, bound).result()
         with locating(statement):
             if not isinstance(bound, Plan):
                 return self._answer_unplanned(statement, bound)
@@ -256,40 +238,12 @@ class Pipeline:
             self.ledger.refuse(statement.record, error.message, None)
             raise
 
-    def explain(
-        self, statement: Statement, bound: Bound, paid: dict[str, RequestedBlock] | None = None
-    ) -> Explanation:
-        """Explain the effect and the cost of a bound query, EXPLAIN or DECLARE.
-
-        ``paid``: blocks that earlier statements would pay, by key; this statement's blocks are added.
-        """
-        if bound is not None and not isinstance(bound, Plan):
-            return explain_declaration(bound, self.ledger, statement.json)
-        if bound is None:
-            raise BindError(
-                "nothing is drawn: the release is there already.",
-                span=statement.span,
-                hint="write REFRESH RELEASE after EXPLAIN.",
-                text=statement.text,
-            )
-        (prepared,) = self.look_up([bound], paid=paid)
-        written = partial(self.compiler.queries.write, bound)
-        return explain_plan(prepared, self.ledger, self.policy.budget, written, as_json=statement.json)
-
-    def explain_cell(
-        self, statements: Sequence[Statement], epsilon: str | Fraction | None = None
-    ) -> Explanation:
-        """Explain statements that would be paid one after another, with ``epsilon`` as their default cost."""
-        cell, paid = self.compiler.open_cell(epsilon), dict[str, RequestedBlock]()
-        parts = [self.explain(one, self.compiler.bind(one, cell), paid) for one in statements]
-        return explain_all(parts, self.ledger)
-
     def look_up(
         self, plans: Sequence[Plan], fresh: bool = False, paid: dict[str, RequestedBlock] | None = None
     ) -> list[PreparedPlan]:
         """Find the stored blocks, which are free, of plans that are paid together, in the order of payment.
 
-        ``fresh``: ignore stored answers; ``paid``: as for :meth:`explain`.
+        ``fresh``: ignore stored answers; ``paid``: as for :func:`dpsql.session.description.explain_bound`.
         """
         return self._blocks.prepare(plans, fresh, paid)
 

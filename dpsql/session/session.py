@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -12,14 +13,16 @@ from dpsql.engine.base import Engine
 from dpsql.errors import Error, PrivacyError
 from dpsql.interrupts import pausing_collection, run_apart
 from dpsql.language.parameter_values import Params
-from dpsql.language.statements import PRICED, Statement, parse, parse_synthetic
+from dpsql.language.statements import PRICED, parse, parse_synthetic
 from dpsql.ledger.ledger import BudgetState, Entry, Ledger
 from dpsql.policy.model import Policy
-from dpsql.report.tables import BudgetPanel
-from dpsql.session.explanation import Description, Explanation, Why
 from dpsql.session.interface import AnalystSession, Question, SessionPlan
-from dpsql.session.pipeline import Pipeline, before_payment, locating
+from dpsql.session.pipeline import Pipeline, before_payment
 from dpsql.session.result import Result
+
+if TYPE_CHECKING:
+    from dpsql.report.tables import BudgetPanel
+    from dpsql.session.explanation import Description, Explanation, Why
 
 
 class Session(AnalystSession):
@@ -68,10 +71,14 @@ class Session(AnalystSession):
                         with before_payment():  # the predicted results are replaced by the real ones
                             bound = line.admit(statement, line.compiler.reopen(cell))
                     with line.drawing_release(statement, bound), line.noting(statement.source, bound):
-                        shows = statement.kind in ("set", "show")
-                        results.append(
-                            self._show(statement) if shows else line.answer(statement, bound, fresh, alone)
-                        )
+                        if statement.kind == "set":
+                            results.append(self._set_intervals(statement.name))
+                        elif statement.kind in ("explain", "show"):
+                            from dpsql.session.description import describe_statement
+
+                            results.append(describe_statement(line, self.policy, statement, bound))
+                        else:
+                            results.append(line.answer(statement, bound, fresh, alone))
                     results[-1] = line.deliver(statement, bound, results[-1], self.interval_columns)
             except Error as error:
                 error.answered = tuple(results)
@@ -80,15 +87,11 @@ class Session(AnalystSession):
                 line.last = before  # reading the ledger is no statement of the analyst's
         return results
 
-    def _show(self, statement: Statement) -> Result:
-        from dpsql.session.show import show, show_setting
+    def _set_intervals(self, value: str) -> Result:
+        from dpsql.session.show import show_setting
 
-        if statement.kind == "set":
-            self.interval_columns = statement.name == "columns"
-            return show_setting(statement.name)
-        self._pipeline.note(statement.source, "free")
-        with locating(statement):
-            return show(self._pipeline, self.policy, statement.name, statement.limit)
+        self.interval_columns = value == "columns"
+        return show_setting(value)
 
     def plan(self) -> SessionPlan:
         from dpsql.session.declared_statements import DeclaredStatements
@@ -96,12 +99,14 @@ class Session(AnalystSession):
         return DeclaredStatements(self, self._pipeline)
 
     def _explain(self, question: Question) -> Explanation:
+        from dpsql.session.description import explain_cell
+
         line = self._pipeline
         with line.asking(), before_payment():
             statements = [s for s in parse(question.text, question.params) if s.kind in PRICED]
             if not statements:
                 raise PrivacyError("there is no query to explain.")
-            return line.explain_cell(statements, question.epsilon)
+            return explain_cell(line, statements, question.epsilon)
 
     def describe(self, text: str, params: Params | None = None) -> Description:
         from dpsql.session.description import describe_cell
@@ -111,9 +116,10 @@ class Session(AnalystSession):
             return describe_cell(line, self.policy, text, params, self.interval_columns)
 
     def why(self) -> Why:
-        line = self._pipeline
-        with line.turn:
-            return line.why(self.policy)
+        from dpsql.session.description import explain_last
+
+        with self._pipeline.turn:
+            return explain_last(self._pipeline, self.policy)
 
     # -- everything else ----------------------------------------------------------------------------------------
 
@@ -121,6 +127,8 @@ class Session(AnalystSession):
         return self._ledger.state()
 
     def budget_panel(self) -> BudgetPanel:
+        from dpsql.report.tables import BudgetPanel
+
         return BudgetPanel.of(self._ledger)
 
     def ledger(self, last: int | None = None) -> list[Entry]:

@@ -23,9 +23,8 @@ from dpsql.mechanisms.queries import As, Select
 from dpsql.policy.model import Policy, fold
 from dpsql.privacy.events import Event
 from dpsql.privacy.periods import list_periods, remove_days, unite_periods
-from dpsql.report.figures import FIGURES, list_figures
 from dpsql.report.tables import list_budget, list_entries
-from dpsql.session.explain import NO_CHARGE
+from dpsql.session.outcomes import NO_CHARGE
 from dpsql.session.pipeline import Pipeline
 from dpsql.session.result import Result
 
@@ -45,8 +44,6 @@ def show(line: Pipeline, policy: Policy, what: str, limit: int | None = None) ->
         names, rows = ("table", "column", "value"), [*_list_values(line, policy, table)]
     elif what == "LEDGER":
         names, rows = list_entries(ledger.entries(limit), ledger.accountant)
-    elif what in FIGURES:
-        names, rows = list_figures(ledger, what)
     elif what == "BUDGET":
         names, rows = list_budget(ledger.state(), ledger.lasting)
     elif what == "TABLES":
@@ -61,8 +58,12 @@ def show(line: Pipeline, policy: Policy, what: str, limit: int | None = None) ->
                 (*names, "description"),
                 [(*row, text) for row, text in zip(rows, told, strict=True)],
             )
-    else:
+    elif what == "POLICY":
         names, rows = ("where", "name", "declared"), [*_list_settings(policy)]
+    else:
+        from dpsql.report.figures import list_figures  # loads the loss distributions
+
+        names, rows = list_figures(ledger, what)
     columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
     if word in ("DESCRIBE", "SUMMARIZE", "RELEASES"):
         columns = {

@@ -12,8 +12,7 @@ import pytest
 
 from dpsql.mechanisms import order_statistics as order
 from dpsql.mechanisms.base import Reader
-from dpsql.mechanisms.order_statistics import choose_spacing, read_order_statistics
-from dpsql.mechanisms.ptr.stability_test import find_rank
+from dpsql.mechanisms.order_statistics import choose_spacing, find_rank, read_order_statistics
 from tests.support.connections import fresh
 
 QUARTILES = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))

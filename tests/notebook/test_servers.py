@@ -20,7 +20,7 @@ import dpsql
 from dpsql import cli
 from dpsql.client.remote_session import RemoteSession
 from dpsql.demo import POLICY
-from dpsql.notebook import commands
+from dpsql.notebook import line_commands
 from dpsql.session.result import Result
 from tests.support.remote import NearServer
 
@@ -188,7 +188,7 @@ def test_a_notebook_that_can_not_ask(monkeypatch: pytest.MonkeyPatch, failure: B
 
     monkeypatch.setattr(getpass, "getpass", ask)
     with pytest.raises(dpsql.ServerError, match="there is no token") as caught:
-        commands._ask_token("grpc+tls://host:1", kernel=True)
+        line_commands._ask_token("grpc+tls://host:1", kernel=True)
     assert "--token-file" in str(caught.value.hint)
 
 

@@ -20,7 +20,7 @@ import dpsql
 from dpsql import cli
 from dpsql.engine.base import find_files
 from dpsql.errors import ParseError, PolicyError
-from dpsql.notebook.commands import is_policy_command, run_policy_command
+from dpsql.notebook.line_commands import is_policy_command, run_policy_command
 from dpsql.owner.policy_check import check_policy
 from dpsql.owner.policy_init import PolicyDraft, init_policy
 from dpsql.policy.model import Policy

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpsql.mechanisms.order_statistics import Ordered, find_rank
 from dpsql.mechanisms.ptr.ptr_statistics import (
     BASE_TWO,
     compute_iqr,
@@ -20,8 +21,6 @@ from dpsql.mechanisms.ptr.ptr_statistics import (
 )
 from dpsql.mechanisms.ptr.stability_test import (
     OptimalTest,
-    Ordered,
-    find_rank,
     measure_mode_radius,
     measure_quantile_radius,
     measure_votes_radius,

@@ -26,8 +26,9 @@ from dpsql.report.data import (
     explain_statement,
 )
 from dpsql.report.pages import report_text, write_report
-from dpsql.session.explain import AskedStatement, explain_why
+from dpsql.session.explain import explain_why
 from dpsql.session.explanation import Why, WhyPart
+from dpsql.session.outcomes import AskedStatement
 from tests.support.remote import connect_near
 
 POLICY = """

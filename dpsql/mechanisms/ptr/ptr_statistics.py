@@ -63,7 +63,9 @@ from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import ClaimedText, Read, RouteClaim, RowsClaim, add_salt
 from dpsql.mechanisms.order_statistics import (
+    Ordered,
     choose_spacing,
+    find_rank,
     quote_names,
     read_order_statistics,
     read_rank,
@@ -74,7 +76,6 @@ from dpsql.mechanisms.ptr import stability_test
 from dpsql.mechanisms.ptr.stability_test import (
     Answer,
     Measured,
-    Ordered,
     StabilityTest,
     StableItem,
 )
@@ -389,7 +390,7 @@ class RankedItem(NoisyItem):
         converted = (self._convert(radius, exact) for radius, exact in measured)
         return pa.float64(), dict(zip(found, converted, strict=True))
 
-    def _read_ranks(self, read: Read, keys: tuple[str, ...]) -> dict[Group, stability_test.Ordered]:
+    def _read_ranks(self, read: Read, keys: tuple[str, ...]) -> dict[Group, Ordered]:
         centres, reach = self._window(self.largest_radius)
         return read_order_statistics(read, self.values, keys, centres, reach)
 
@@ -397,9 +398,7 @@ class RankedItem(NoisyItem):
     def _window(self, cap: int) -> tuple[tuple[Fraction, ...], int]:
         """Return the quantiles around which order statistics are read, and the number of ranks."""
 
-    def _measure(
-        self, groups: Sequence[stability_test.Ordered], cap: int, entropy: Entropy
-    ) -> list[tuple[int, Answer]]:
+    def _measure(self, groups: Sequence[Ordered], cap: int, entropy: Entropy) -> list[tuple[int, Answer]]:
         """Return the radius in rows, and the exact answer, of each group."""
         raise NotImplementedError
 
@@ -444,9 +443,7 @@ class Iqr(RankedItem):
     def _window(self, cap: int) -> tuple[tuple[Fraction, ...], int]:
         return (Fraction(1, 4), Fraction(3, 4)), bound_reach(cap + 1)
 
-    def _measure(
-        self, groups: Sequence[stability_test.Ordered], cap: int, entropy: Entropy
-    ) -> list[tuple[int, Answer]]:
+    def _measure(self, groups: Sequence[Ordered], cap: int, entropy: Entropy) -> list[tuple[int, Answer]]:
         found = []
         for data, scale in zip(groups, self._scales([data.n for data in groups], entropy), strict=True):
             held = data.within(float(self.ends[0]), float(self.ends[1])) if self.ends is not None else data
@@ -576,7 +573,7 @@ class Quantile(StableItem):
             table = reader(self._text(keys))
         else:
             n = int(reader(self._counted).column("n")[0].as_py())
-            wanted = stability_test.find_rank(n, self.probability)
+            wanted = find_rank(n, self.probability)
             # half a rank below the wanted one, so that the engine's rounding can't reach another rank
             at = (wanted - 0.5) / n if n else 0.5
             many = 0 < 2 * reader.room < n
@@ -774,15 +771,13 @@ class _ProposedRanks(_Proposed, RankedItem):
     def _window(self, cap: int) -> tuple[tuple[Fraction, ...], int]:
         return self._probabilities, cap + 3
 
-    def _measure(
-        self, groups: Sequence[stability_test.Ordered], cap: int, entropy: Entropy
-    ) -> list[tuple[int, Answer]]:
+    def _measure(self, groups: Sequence[Ordered], cap: int, entropy: Entropy) -> list[tuple[int, Answer]]:
         return [self._measure_one(data, cap) for data in groups]
 
-    def _measure_one(self, data: stability_test.Ordered, cap: int) -> tuple[int, int]:
+    def _measure_one(self, data: Ordered, cap: int) -> tuple[int, int]:
         n, radius, answers = data.n, cap, []
         for probability in self._probabilities:
-            rank = stability_test.find_rank(n, probability)
+            rank = find_rank(n, probability)
             first, last = max(1, rank - cap - 2), min(n, rank + cap + 3)
             near = [_to_place(v, self.step) for v in data.slice(first, last)]
             gap = stability_test.measure_gap_radius(n, first, near, self._of_a_row, cap, probability)

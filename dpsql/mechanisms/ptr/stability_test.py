@@ -37,20 +37,12 @@ from dpsql.catalogue.option_names import ARGUMENT_NAMES
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import ClaimedText, Operator, PublicClaim, Read, Release, RowsClaim
+from dpsql.mechanisms.order_statistics import find_rank
 from dpsql.mechanisms.per_group import GaussianNoise, GroupSelector, LaplaceNoise, compute_keep_probabilities
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_rounded_gaussian
 from dpsql.numerics.interval_arithmetic import find_gaussian_threshold
 from dpsql.privacy.events import Event, GaussianTest, StableTest, compose_events
-
-
-def find_rank(n: int, probability: Fraction) -> int:
-    """Return the rank of the quantile among n ascending values: ``max(1, ceil(p n))``, DuckDB's ``quantile_disc``.
-
-    >>> [find_rank(n, Fraction(1, 2)) for n in (1, 2, 3, 4)]
-    [1, 1, 2, 2]
-    """
-    return max(1, -(-probability.numerator * n // probability.denominator))
 
 
 def convert_to_units(radius: int, rows: int) -> int:
@@ -253,43 +245,6 @@ def measure_jump_radius(levels: Sequence[CountLevel], bound: int, cap: int) -> i
 def _lie_far(one: CountLevel, other: CountLevel, bound: int) -> bool:
     """Return whether some value of one level is farther from some value of the other than the bound."""
     return max(one.high - other.low, other.high - one.low) > bound
-
-
-@dataclass(frozen=True)
-class Ordered:
-    """Order statistics of n finite doubles: ``windows`` of (first rank, ascending values), infinite outside ranks 1 to n."""
-
-    n: int
-    windows: tuple[tuple[int, NDArray[np.float64]], ...]
-    ends: tuple[float, float] = (-math.inf, math.inf)
-
-    @staticmethod
-    def all(values: NDArray[np.float64]) -> Ordered:
-        """Return all order statistics, from sorted values."""
-        return Ordered(len(values), ((1, values),))
-
-    def within(self, low: float, high: float) -> Ordered:
-        """Return the order statistics of the values clamped to the domain [low, high]."""
-        held = ((first, np.clip(values, low, high)) for first, values in self.windows)
-        return Ordered(self.n, tuple(held), (low, high))
-
-    def slice(self, first: int, last: int) -> NDArray[np.float64]:
-        """Return the values of ranks first..last; LookupError if they were not read."""
-        inside_first, inside_last = max(first, 1), min(last, self.n)
-        middle = np.empty(0)
-        if inside_first <= inside_last:
-            for start, values in self.windows:
-                if start <= inside_first and inside_last < start + len(values):
-                    middle = values[inside_first - start : inside_last - start + 1]
-                    break
-            else:
-                raise LookupError("these order statistics were not read")
-        before = np.full(max(0, min(last, 0) - first + 1), self.ends[0])
-        after = np.full(max(0, last - max(first, self.n + 1) + 1), self.ends[1])
-        return np.concatenate([before, middle, after])
-
-    def at(self, position: int) -> float:
-        return float(self.slice(position, position)[0])
 
 
 NOT_STABLE = "not stable enough to release"

@@ -43,14 +43,13 @@ from dpsql.catalogue.aggregate_names import AGGREGATES
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import ClaimedText, Read, RowsClaim, add_salt
-from dpsql.mechanisms.order_statistics import quote_names
+from dpsql.mechanisms.order_statistics import Ordered, quote_names
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr.ptr_statistics import Radii, RankedItem, select_present, write_partition
 from dpsql.mechanisms.ptr.stability_test import (
     Answer,
     Decision,
     Measured,
-    Ordered,
     StabilityTest,
     convert_to_units,
 )

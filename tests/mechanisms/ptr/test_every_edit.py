@@ -19,9 +19,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpsql.mechanisms.order_statistics import Ordered
 from dpsql.mechanisms.ptr.ptr_statistics import measure_bin_distance, measure_scale_radius
 from dpsql.mechanisms.ptr.stability_test import (
-    Ordered,
     measure_argmax_radius,
     measure_gap_radius,
     measure_mode_radius,

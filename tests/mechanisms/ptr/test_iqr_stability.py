@@ -12,6 +12,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from dpsql.mechanisms.order_statistics import Ordered
 from dpsql.mechanisms.ptr.ptr_statistics import (
     BASE_TWO,
     BASES,
@@ -25,7 +26,6 @@ from dpsql.mechanisms.ptr.ptr_statistics import (
     measure_bin_distance,
     measure_scale_radius,
 )
-from dpsql.mechanisms.ptr.stability_test import Ordered
 from tests.support.exhaustive import edits_to_another_answer
 
 

@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from dpsql.mechanisms.order_statistics import find_rank
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr import stability_test
 from dpsql.mechanisms.ptr.ptr_statistics import (
@@ -27,7 +28,6 @@ from dpsql.mechanisms.ptr.stability_test import (
     OptimalTest,
     Stable,
     StableItem,
-    find_rank,
     measure_gap_radius,
     measure_jump_radius,
 )

@@ -10,9 +10,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpsql.mechanisms.order_statistics import find_rank
 from dpsql.mechanisms.ptr.stability_test import (
     convert_to_units,
-    find_rank,
     measure_gap_radius,
     measure_mode_radius,
     measure_quantile_radius,

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms.base import SALT, Reader
+from dpsql.mechanisms.order_statistics import Ordered
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.ptr_statistics import (
     BASE_TWO,
@@ -39,7 +40,6 @@ from dpsql.mechanisms.ptr.ptr_statistics import (
 from dpsql.mechanisms.ptr.stability_test import (
     NOT_STABLE,
     OptimalTest,
-    Ordered,
     Stable,
     StableItem,
     ThresholdTest,
