@@ -537,7 +537,8 @@ def _make_error(message: str, known: Sequence[str] = ()) -> BindError:
         if (found := pattern.search(text)) is not None:
             near = find_nearest(found[1], known) if "column {}" in said else None
             hint = f"did you mean {near}?" if near and near.lower() != found[1].lower() else None
-            error = BindError(f"{said.format(found[1])}.", hint=hint)
+            state = "42703" if "column {}" in said else "42P01" if "table {}" in said else ""
+            error = BindError(f"{said.format(found[1])}.", hint=hint, sqlstate=state)
             error.name = {"order": "order by"}.get(found[1].lower(), found[1].lower())
             return error
     sentence = re.sub(r"dpsql_\w+", "the release", text[:1].lower() + text[1:]) or "it can't be run."

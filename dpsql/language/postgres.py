@@ -17,7 +17,7 @@ from dpsql.errors import BindError, Error, ParseError
 from dpsql.language.tokens import split_arguments, tokenize
 from dpsql.late_dataclass import dataclass
 
-PartKind = Literal["query", "command", "catalog", "copy", "declare", "fetch", "prepare", "execute"]
+PartKind = Literal["query", "command", "catalog", "copy", "declare", "fetch", "move", "prepare", "execute"]
 PUBLIC = "public"
 """The schema of all tables of a policy, as shown to PostgreSQL's clients."""
 _CATALOGS = ("pg_catalog", "information_schema")
@@ -50,6 +50,8 @@ class TextPart:
     words: tuple[str, ...] = ()
     count: int = 1
     """The number of statements in it."""
+    catalog: bool = False
+    """Whether its query asks PostgreSQL's catalogue."""
 
     @property
     def own(self) -> str:
@@ -70,6 +72,7 @@ def split_parts(text: str, tables: Collection[str], database: str = "") -> list[
     except Error:
         return [TextPart("query", text, 0, len(text))] if text.strip() else []
     found: list[TextPart] = []
+    text = _read_bytes(text, tokens)
     shown = _hide_schema(text, tokens, tables, database)
     for ends, group in groupby(tokens, lambda token: token.token_type == TokenType.SEMICOLON):
         if ends:
@@ -77,7 +80,7 @@ def split_parts(text: str, tables: Collection[str], database: str = "") -> list[
         part = list(group)
         kind, start, end, count = _find_kind(part, tables), part[0].start, part[-1].end + 1, 1
         words = tuple(token.text for token in part)
-        if kind == "fetch":  # the tokenizer has the rest as one text
+        if kind in ("fetch", "move"):  # the tokenizer has the rest as one text
             words = tuple(token.text for token in tokenize(" ".join(words[1:])))
         if kind in _SPLITTERS:
             part, words = _SPLITTERS[kind](part)
@@ -86,8 +89,9 @@ def split_parts(text: str, tables: Collection[str], database: str = "") -> list[
                 shown = f"{shown[:start]}FROM{shown[start + 4 :]}"
         if kind == "query" and found and found[-1].kind == "query":
             start, count = found[-1].start, found.pop().count + 1
-        hidden = text if kind in ("command", "catalog", "prepare", "execute") else shown
-        found.append(TextPart(kind, _blank(hidden, start, end), start, end, words, count))
+        catalog = kind == "catalog" or (kind in _SPLITTERS and _asks_catalog(part, tables))
+        hidden = text if catalog or kind in ("command", "prepare", "execute") else shown
+        found.append(TextPart(kind, _blank(hidden, start, end), start, end, words, count, catalog))
     return found
 
 
@@ -162,6 +166,16 @@ def _blank(text: str, start: int, end: int) -> str:
     return "".join(sign if sign == "\n" else " " for sign in text[:start]) + text[start:end]
 
 
+def _read_bytes(text: str, tokens: Sequence[Token]) -> str:
+    r"""Write ``'\x00ff'::bytea`` as ``unhex('00ff')``, at the same place: other bytes are DuckDB's reading of the literal."""
+    for value, sign, kind in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        digits = value.text.removeprefix("\\x")
+        if (sign.text, kind.text.upper()) == ("::", "BYTEA") and value.text != digits and digits.isalnum():
+            made = f"unhex('{digits}')"
+            text = text[: value.start] + made.ljust(kind.end + 1 - value.start) + text[kind.end + 1 :]
+    return text
+
+
 def _hide_schema(text: str, tokens: Sequence[Token], tables: Collection[str], database: str) -> str:
     """Blank out ``public.`` and the database before a table's name: tables have no schema in dpsql."""
     signs = list(text)
@@ -174,6 +188,9 @@ def _hide_schema(text: str, tokens: Sequence[Token], tables: Collection[str], da
     return "".join(signs)
 
 
+_OTHERS: dict[str, PartKind] = {"FETCH": "fetch", "MOVE": "move", "EXECUTE": "execute"}
+
+
 def _find_kind(tokens: Sequence[Token], tables: Collection[str]) -> PartKind:
     word = tokens[0].text.upper()
     if word in _COMMANDS or (word == "CLOSE" and len(tokens) == 2 and tokens[1].text.upper() == "ALL"):
@@ -181,8 +198,8 @@ def _find_kind(tokens: Sequence[Token], tables: Collection[str]) -> PartKind:
     for kind, split in _SPLITTERS.items():
         if split(tokens)[0]:
             return kind
-    if word in ("FETCH", "EXECUTE"):
-        return "fetch" if word == "FETCH" else "execute"
+    if word in _OTHERS:
+        return _OTHERS[word]
     if word == "SHOW":
         return "query" if len(tokens) > 1 and tokens[1].text.upper() in SHOW_WORDS else "command"
     return "catalog" if _asks_catalog(tokens, tables) else "query"

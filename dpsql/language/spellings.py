@@ -394,7 +394,9 @@ def _write_clock(name: str, now: datetime.datetime) -> exp.Expr:
 def _write_clocks(node: exp.Expr, now: datetime.datetime) -> exp.Expr:
     holder = exp.Paren(this=node)
     for clock in [found for found in holder.walk() if _name_clock(found)]:
-        clock.replace(_write_clock(_name_clock(clock), now))
+        made = _write_clock(_name_clock(clock), now)
+        # sqlglot's writer refuses EXTRACT from a cast to a type with a zone
+        clock.replace(exp.Paren(this=made) if isinstance(clock.parent, exp.Extract) else made)
     return holder
 
 

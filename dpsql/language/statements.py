@@ -410,18 +410,28 @@ def _write_out_pivots(tree: exp.Expr) -> exp.Expr:
     return tree
 
 
+_EXPLAIN_WORDS = "ANALYZE BUFFERS COSTS FORMAT GENERIC_PLAN SETTINGS SUMMARY TIMING VERBOSE WAL"
+"""PostgreSQL's options of EXPLAIN; besides ANALYZE and FORMAT they mean nothing here."""
+
+
 def _explain(tokens: list[Token], text: str, params: Mapping[str, object], span: Span) -> Statement:
     rest, json = tokens[1:], False
-    if len(rest) > 3 and rest[0].token_type == TokenType.L_PAREN and rest[1].text.upper() == "FORMAT":
-        style = rest[2].text.upper()
-        if style not in ("TEXT", "JSON"):
-            raise token_error(rest[2], f"EXPLAIN has no format {rest[2].text}.", "write TEXT, or JSON.")
-        rest, json = rest[4:], style == "JSON"
+    words = [token.text.upper() for token in rest]
+    end = next((at for at, word in enumerate(words) if word not in ("ANALYZE", "VERBOSE")), len(words))
+    if words[:1] == ["("] and words[1:2] and words[1] in _EXPLAIN_WORDS.split() and ")" in words:
+        end = words.index(")") + 1
+    for at, word in enumerate(words[:end]):
+        value = words[at + 1] if at + 1 < end else ""
+        if word == "FORMAT" and value not in ("TEXT", "JSON"):
+            what = f"EXPLAIN has no format {rest[at + 1].text}."
+            raise token_error(rest[at + 1], what, "write TEXT, or JSON.")
+        if word == "ANALYZE" and value not in ("FALSE", "OFF", "0"):
+            hint = "leave it out: EXPLAIN tells the cost before."
+            raise token_error(rest[at], "EXPLAIN ANALYZE would run the statement.", hint)
+        json = json or (word == "FORMAT" and value == "JSON")
+    rest = rest[end:]
     if not rest:
         raise token_error(tokens[0], "EXPLAIN needs a statement.")
-    if rest[0].text.upper() == "ANALYZE":
-        hint = "leave it out: EXPLAIN tells the cost before."
-        raise token_error(rest[0], "EXPLAIN ANALYZE would run the statement.", hint)
     inner = _statement(rest, text, params)
     if inner.kind not in ("query", "declare"):
         raise ParseError("EXPLAIN is for queries.", span=inner.span)

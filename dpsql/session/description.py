@@ -52,6 +52,8 @@ _STAND_INS: tuple[tuple[object, pa.DataType], ...] = (
     (b"", pa.binary()),
 )
 """Values tried for a parameter without one, with their types; doubles first, or clients would truncate decimals."""
+_ANY_TYPE = ("x", datetime.date(2000, 1, 1), b"")
+"""Values that all fit only if the statement leaves a parameter's type open; it is a text then, as in PostgreSQL."""
 
 
 def describe_statement(line: Pipeline, policy: Policy, statement: Statement, bound: Bound) -> Result:
@@ -223,6 +225,8 @@ def _guess(line: Pipeline, text: str, names: tuple[str, ...]) -> tuple[_Values, 
     for name in names:
         fitting = ((value, kind) for value, kind in _STAND_INS if _binds(line, text, {**values, name: value}))
         value, kind = next(fitting, (values[name], _UNKNOWN))
+        if all(_binds(line, text, {**values, name: other}) for other in _ANY_TYPE):
+            value, kind = _ANY_TYPE[0], _UNKNOWN
         values[name] = value
         kinds.append(kind)
     return values, kinds

@@ -84,7 +84,8 @@ class ClientSettings:
         """
         found = self._known.get(name.lower())
         if found is None:
-            raise BindError(f"there is no setting {name[:60]}.", hint="SHOW ALL lists the settings.")
+            hint = "SHOW ALL lists the settings."
+            raise BindError(f"there is no setting {name[:60]}.", hint=hint, sqlstate="42704")
         return found
 
     def find(self, name: str) -> str | None:
@@ -181,13 +182,14 @@ def run_command(words: Sequence[str], settings: ClientSettings, only_describe: b
     word = words[0].upper()
     if word in ("BEGIN", "START"):
         return Done("BEGIN" if word == "BEGIN" else "START TRANSACTION", "T")
-    if word in ("COMMIT", "END"):
-        return Done("COMMIT", "I")
-    if word in ("ROLLBACK", "ABORT"):
-        back = "TO" in [other.upper() for other in words[1:]]
-        return Done("ROLLBACK", "" if back else "I")
+    upper = [other.upper() for other in words]
+    if word in ("COMMIT", "END", "ROLLBACK", "ABORT"):
+        stays = "TO" in upper or ("CHAIN" in upper and "NO" not in upper)
+        return Done("COMMIT" if word in ("COMMIT", "END") else "ROLLBACK", "" if stays else "I")
     if word in ("SAVEPOINT", "RELEASE", "LISTEN", "UNLISTEN"):
         return Done(word)
+    if upper[:2] == ["SET", "CONSTRAINTS"]:
+        return Done("SET CONSTRAINTS")
     if word == "CLOSE":
         return Done("CLOSE CURSOR ALL")
     if word == "SHOW":
@@ -202,6 +204,8 @@ def run_command(words: Sequence[str], settings: ClientSettings, only_describe: b
             if name.upper() in ("ALL", "")
             else Done("DEALLOCATE", forget=name)
         )
+    if word == "DISCARD" and upper[1:] != ["ALL"]:
+        return Done(" ".join(upper))
     if word == "DISCARD":
         settings.reset("all")
         return Done("DISCARD ALL", changed=_list_reported(settings), forget="*")
@@ -227,7 +231,7 @@ _SPOKEN = {
 
 
 def _show_setting(words: Sequence[str], settings: ClientSettings) -> Done:
-    name = " ".join(words[1:]).lower()
+    name = " ".join(words[1:]).lower().replace(" . ", ".")
     name = _SPOKEN.get(name, name)
     if name == "all":
         return Done("SHOW", names=("name", "setting"), rows=tuple(settings.list()))

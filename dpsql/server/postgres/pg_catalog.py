@@ -37,6 +37,7 @@ from dpsql.engine.public_sql import Copies
 from dpsql.errors import BindError, ParseError
 from dpsql.language.parameters import make_literal
 from dpsql.language.postgres import PUBLIC, TextPart
+from dpsql.language.postgres_texts import split_array
 from dpsql.language.tokens import tokenize
 from dpsql.policy.model import Budget, Policy
 from dpsql.policy.validate import fold
@@ -59,6 +60,14 @@ for _line in Path(__file__).with_suffix(".txt").read_text().replace("\n    ", " 
     if _number:
         CATALOGS[_name] = int(_number)
 
+_SQL = {"i": "BIGINT", "t": "VARCHAR", "b": "BOOLEAN", "d": "DOUBLE", "I": "BIGINT[]", "T": "VARCHAR[]"}
+_OID_NAME = re.compile("oid|relid|typid|namespace|owner|typelem|typarray|typbasetype")
+COLUMN_KINDS = {
+    name: "OID" if kind == "i" and _OID_NAME.search(name) else _SQL[kind]
+    for columns in RELATIONS.values()
+    for name, kind in columns.items()
+}
+"""The SQL types of columns by name, for parameters that are compared with them."""
 _SCHEMAS = {11: "pg_catalog", 2200: PUBLIC, 13000: INFORMATION}
 _OURS, _PUBLIC_OID, _OWNER_OID, _DATABASE_OID, _ANALYST_OID = 11, 2200, 10, 16000, 16001
 _FIRST_OID = 1 << 24
@@ -100,21 +109,25 @@ class Catalogue:
         self._key: tuple[Any, ...] = ()
         self._tables: dict[str, pa.Table] = {}
 
-    def answer(self, part: TextPart, values: Sequence[Any], settings: ClientSettings) -> pa.Table:
+    def answer(
+        self, part: TextPart, values: Sequence[Any], settings: ClientSettings, described: bool = False
+    ) -> pa.Table:
         """Answer a question.
 
         Args:
             part: the question.
             values: of its parameters.
             settings: the session's; ``set_config`` changes them.
+            described: whether only the columns are asked for. Nothing changes then, and the values may be samples.
 
         Raises:
             ParseError, BindError: it is none that can be answered.
         """
-        sql, read = write_catalog_query(part.own, values, self._facts, settings)
+        asked = None if described else settings
+        sql, read = write_catalog_query(part.own, values, self._facts, asked)
         tables = self._fill()
         lent = {
-            name: self._settings_table(settings) if name == "pg_settings" else tables[name]
+            name: _list_settings(name, settings) if name in _SETTINGS else tables[name]
             for name in sorted(read)
         }
         try:
@@ -124,6 +137,7 @@ class Catalogue:
             raise BindError(
                 f"this question to PostgreSQL's catalogue is not answered here: {what}",
                 hint="SHOW TABLES and SHOW POLICY list the tables and the policy.",
+                sqlstate=error.sqlstate,
             ) from None
 
     def _fill(self) -> dict[str, pa.Table]:
@@ -170,8 +184,8 @@ class Catalogue:
 
     def _add_table(self, rows: _Rows, name: str, kind: str, columns: Sequence[tuple[str, str]]) -> None:
         oid, where = make_oid(name), (self._database, PUBLIC, name)
-        table = (oid, name, _PUBLIC_OID, "r", _OWNER_OID, 2, len(columns))
-        rows.add("pg_class", "oid relname relnamespace relkind relowner relam relnatts", table)
+        table = (oid, name, _PUBLIC_OID, make_oid(f"{name} type"), "r", _OWNER_OID, 2, len(columns))
+        rows.add("pg_class", "oid relname relnamespace reltype relkind relowner relam relnatts", table)
         rows.add("pg_tables", "schemaname tablename tableowner", (PUBLIC, name, "owner"))
         comment = (oid, CATALOGS["pg_class"], 0, self._describe(name, kind))
         rows.add("pg_description", "objoid classoid objsubid description", comment)
@@ -212,12 +226,6 @@ class Catalogue:
         )
         return f"{table.description} ({kind})" if table.description else kind
 
-    def _settings_table(self, settings: ClientSettings) -> pa.Table:
-        rows = _Rows()
-        listed = ((name, value, "user", "string") for name, value in settings.list())
-        rows.add("pg_settings", "name setting context vartype", *listed)
-        return _make_table("pg_settings", rows["pg_settings"])
-
 
 class _Rows(dict[str, list[dict[str, object]]]):
     """Rows by the names of their relations."""
@@ -228,12 +236,23 @@ class _Rows(dict[str, list[dict[str, object]]]):
         self.setdefault(relation, []).extend(made)
 
 
+_SETTINGS = ("pg_settings", "pg_show_all_settings")
+"""The relations that list the client's settings."""
+
+
+def _list_settings(relation: str, settings: ClientSettings) -> pa.Table:
+    rows = _Rows()
+    rows.add(relation, "name setting context vartype", *((*one, "user", "string") for one in settings.list()))
+    return _make_table(relation, rows[relation])
+
+
 def _describe_digits(found: types.PgType) -> tuple[int | None, int | None, int | None]:
     """Return precision, scale and radix of a numeric type, as in the information schema."""
     if found.kind == types.NUMERIC and found.modifier >= 0:
         return (*divmod(found.modifier - 4, 1 << 16), 10)
-    bits = {types.INT2: 16, types.INT4: 32, types.INT8: 64, types.FLOAT4: 24, types.FLOAT8: 53}
-    return bits.get(found.kind), None, 2 if found.kind in bits else None
+    whole = {types.INT2: 16, types.INT4: 32, types.INT8: 64}
+    bits = whole | {types.FLOAT4: 24, types.FLOAT8: 53}
+    return bits.get(found.kind), 0 if found.kind in whole else None, 2 if found.kind in bits else None
 
 
 def _name_udt(kind: int) -> str:
@@ -329,8 +348,8 @@ _TRUE = (
     "pg_opclass_is_visible pg_operator_is_visible pg_statistics_obj_is_visible"
 )
 _FALSE = (
-    "pg_is_other_temp_schema pg_is_in_recovery pg_relation_is_publishable row_security_active pg_relation_is_updatable "
-    "pg_column_is_updatable"
+    "pg_is_other_temp_schema pg_is_in_recovery pg_is_wal_replay_paused pg_relation_is_publishable row_security_active "
+    "pg_relation_is_updatable pg_column_is_updatable"
 )
 _OWNER = "'owner'"
 _TEMPLATES = {
@@ -422,11 +441,11 @@ def _list_facts(analyst: str, database: str) -> dict[str, exp.Expr]:
 
 
 def write_catalog_query(
-    text: str, values: Sequence[object], facts: Mapping[str, exp.Expr], settings: ClientSettings
+    text: str, values: Sequence[object], facts: Mapping[str, exp.Expr], settings: ClientSettings | None
 ) -> tuple[str, set[str]]:
     """Translate a catalogue query to DuckDB SQL, and return it with the names of its relations.
 
-    ``facts`` are the values of functions; ``set_config`` changes ``settings``.
+    ``facts`` are the values of functions; ``set_config`` changes ``settings``. Without these, all settings are NULL.
 
     Raises:
         ParseError, BindError: it can't be answered.
@@ -463,7 +482,7 @@ def _parse(text: str) -> exp.Expr:
         if opening.text + closing.text == "[]" and word.text.lower().startswith(("reg", "oid", "name")):
             plain = "int" if word.text.lower() == "oid" else "text"
             signs[word.start : word.end + 1] = plain.ljust(word.end + 1 - word.start)
-        if word.text.lower() == "pg_get_keywords" and opening.text + closing.text == "()":
+        if word.text.lower() in RELATIONS and opening.text + closing.text == "()":
             signs[opening.start : closing.end + 1] = " " * (closing.end + 1 - opening.start)
     try:
         found = sqlglot.parse("".join(signs), read="postgres")
@@ -493,7 +512,9 @@ def _name_relations(tree: exp.Expr) -> set[str]:
         whole = f"{INFORMATION}_{name}" if schema == INFORMATION else name
         if schema not in ("", INFORMATION) or whole not in RELATIONS:
             what = f"{schema}.{name}" if schema else name
-            raise BindError(f"the catalogue that is shown here has no {what[:80]}.", hint=_HINT)
+            raise BindError(
+                f"the catalogue that is shown here has no {what[:80]}.", hint=_HINT, sqlstate="42P01"
+            )
         read.add(whole)
         alias = table.args.get("alias")
         columns = alias.args.get("columns") if alias is not None else None
@@ -511,11 +532,17 @@ def _name_relations(tree: exp.Expr) -> set[str]:
 
 def _name_outputs(tree: exp.Expr) -> None:
     """Name the answer's columns as PostgreSQL does: by column, function or type."""
-    for select in [tree, *tree.find_all(exp.Subquery, exp.CTE)]:
+    for select in reversed(
+        [tree, *tree.find_all(exp.Subquery, exp.CTE)]
+    ):  # an inner name may be an outer one
         first = select if isinstance(select, exp.Select) else select.this
         for item in list(first.expressions) if isinstance(first, exp.Select) else ():
-            if not isinstance(item, exp.Alias | exp.Column | exp.Star | exp.Subquery):
+            if not isinstance(item, exp.Alias | exp.Column | exp.Star):
                 item.replace(exp.alias_(item.copy(), _name_output(item), quoted=True))
+
+
+_CALL = re.compile(r"(\w+)(?=\(|\Z)")
+"""The name of a function that is called, or of one without brackets."""
 
 
 def _name_output(node: exp.Expr) -> str:
@@ -539,7 +566,10 @@ def _name_output(node: exp.Expr) -> str:
         return "case"
     if isinstance(node, exp.Anonymous) or type(node) in _KEYWORDS:
         return _name_call(node)
-    return node.sql_name().lower() if isinstance(node, exp.Func) else "?column?"
+    if isinstance(node, exp.Subquery):
+        return node.this.named_selects[0] if isinstance(node.this, exp.Select) else "?column?"
+    called = None if isinstance(node, exp.Connector) else _CALL.match(node.sql("postgres"))
+    return "?column?" if called is None else called[1].lower()
 
 
 def _drop_collations(tree: exp.Expr) -> None:
@@ -603,7 +633,7 @@ def _name_call(node: exp.Expr) -> str:
     return _KEYWORDS.get(type(node), "")
 
 
-def _write_calls(tree: exp.Expr, facts: Mapping[str, exp.Expr], settings: ClientSettings) -> None:
+def _write_calls(tree: exp.Expr, facts: Mapping[str, exp.Expr], settings: ClientSettings | None) -> None:
     """Replace functions about the session and the catalogue by constants and look-ups, innermost first."""
     for called in list(tree.find_all(exp.Format)):
         called.replace(_write_format(called))
@@ -611,6 +641,8 @@ def _write_calls(tree: exp.Expr, facts: Mapping[str, exp.Expr], settings: Client
     for node in reversed(calls):
         name = _name_call(node)
         fact = facts.get(name)
+        if isinstance(node, exp.CurrentSchemas) and node.this == exp.false():
+            fact = exp.array(exp.Literal.string(PUBLIC))
         made = _write_call(name, list(node.expressions), settings) if fact is None else fact.copy()
         if made is None:
             continue
@@ -656,7 +688,7 @@ def _put_row(table: exp.Expr, value: exp.Expr, name: str) -> None:
     table.replace(exp.Subquery(this=row, alias=exp.TableAlias(this=exp.to_identifier(alias))))
 
 
-def _write_call(name: str, given: list[exp.Expr], settings: ClientSettings) -> exp.Expr | None:
+def _write_call(name: str, given: list[exp.Expr], settings: ClientSettings | None) -> exp.Expr | None:
     if name.startswith("has_") and name.endswith("_privilege"):
         wanted = given[-1].name.upper() if given else ""
         return exp.Boolean(this=all(word.strip() in _PRIVILEGES for word in wanted.split(",")))
@@ -679,16 +711,16 @@ def _fill_template(template: str, given: Sequence[exp.Expr]) -> exp.Expr:
     return made
 
 
-def _write_setting(name: str, given: Sequence[exp.Expr], settings: ClientSettings) -> exp.Expr:
+def _write_setting(name: str, given: Sequence[exp.Expr], settings: ClientSettings | None) -> exp.Expr:
     given = [item.this if isinstance(item, exp.Cast) else item for item in given]
     if not given or not all(isinstance(item, exp.Literal | exp.Boolean | exp.Null) for item in given[:2]):
         raise BindError(f"{name} takes literals here.")
+    if settings is None:
+        return exp.cast(exp.Null(), "text")
     setting = given[0].name
     if name == "set_config" and len(given) > 1:
         settings.change(setting, given[1].name)
-    found = settings.find(setting)
-    if found is None and len(given) < 2:
-        raise BindError(f"there is no setting {setting[:60]}.", hint="SHOW ALL lists the settings.")
+    found = settings.get(setting) if len(given) < 2 else settings.find(setting)
     return exp.Null() if found is None else exp.Literal.string(found)
 
 
@@ -723,6 +755,10 @@ def _write_registered(node: exp.Cast, kind: str) -> exp.Expr:
         return exp.Literal.string(inside.name.removeprefix("pg_catalog."))
     if text:
         inside = exp.cast(inside.copy(), "BIGINT", dialect="duckdb")
+    elif (
+        kind in _NUMBERS_OF and isinstance(inside, exp.Column) and COLUMN_KINDS.get(inside.name) == "VARCHAR"
+    ):
+        inside = _fill_template(_TEMPLATES[_NUMBERS_OF[kind]], [inside])
     elif kind in _NUMBERS_OF and isinstance(inside, exp.DPipe | exp.Concat):  # a name that is put together
         last = exp.Anonymous(
             this="regexp_replace", expressions=[inside.copy(), *map(exp.Literal.string, (_SCHEMA, ""))]
@@ -738,12 +774,27 @@ def _write_registered(node: exp.Cast, kind: str) -> exp.Expr:
 
 
 def _write_lists(tree: exp.Expr) -> None:
-    """Translate ``'{a,b}'`` to a list in ``ANY`` and in casts to lists."""
+    """Translate ``'{a,b}'`` to a list in ``ANY`` and in casts to lists, and divisions to DuckDB's of whole numbers."""
+    for node in list(tree.find_all(exp.Div)):
+        node.replace(exp.IntDiv(this=node.this, expression=node.expression))
+    for call in [call for call in tree.find_all(exp.Anonymous) if call.name.upper() == "ALL"]:
+        call.replace(exp.All(this=exp.Paren(this=call.expressions[0])))
     for node in list(tree.find_all(exp.Any, exp.All, exp.Cast)):
         if isinstance(node, exp.Cast) and not node.args["to"].is_type("array"):
             continue
         inside = node.this.this if isinstance(node.this, exp.Paren) else node.this
         inside = inside.this if isinstance(inside, exp.Cast) else inside
         if isinstance(inside, exp.Literal) and inside.is_string and inside.name[:1] == "{":
-            items = [item.strip().strip('"') for item in inside.name.strip("{}").split(",") if item.strip()]
-            inside.replace(exp.array(*(exp.Literal.string(item) for item in items)))
+            items = _read_items(inside.name)
+            compared = node.parent
+            if isinstance(compared, exp.EQ) and node is compared.expression and items:  # literals of any type
+                compared.replace(exp.In(this=compared.this, expressions=items))
+            else:
+                inside.replace(exp.array(*items))
+
+
+def _read_items(text: str) -> list[exp.Expr]:
+    try:
+        return [exp.Null() if item is None else exp.Literal.string(item) for item in split_array(text)]
+    except ValueError:
+        raise BindError("a text in braces is no array.", hint="'{a,b}'", sqlstate="22P02") from None

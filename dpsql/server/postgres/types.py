@@ -54,7 +54,7 @@ _TYPES = """
     unknown 705 0 -1
     varchar 1043 1015 -1 character varying
     bpchar 1042 1014 -1 character
-    name 19 1003 -1
+    name 19 1003 64
 """
 _ROWS = [line.split(maxsplit=4) for line in _TYPES.strip().splitlines()]
 NAMES = {int(row[1]): row[0] for row in _ROWS}
@@ -446,7 +446,7 @@ def needs_type(kind: int, data: bytes | None) -> bool:
     >>> needs_type(BOOL, b"t"), needs_type(DATE, b"2025-01-31 +01"), needs_type(DATE, b"2025-01-31")
     (True, True, False)
     """
-    return kind in (BOOL, *_ITEMS) or (kind == DATE and _ZONED_DATE.fullmatch(data or b"") is not None)
+    return kind in (BOOL, BYTEA, *_ITEMS) or (kind == DATE and _ZONED_DATE.fullmatch(data or b"") is not None)
 
 
 _ZONE = r" [+-](0[0-9]|1[0-5])(:[0-5][0-9]){0,2}\Z"

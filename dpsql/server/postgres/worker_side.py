@@ -54,7 +54,7 @@ from dpsql.server.postgres.messages import (
     write_row,
 )
 from dpsql.server.postgres.messages import write as write_message
-from dpsql.server.postgres.pg_catalog import Catalogue, open_finisher
+from dpsql.server.postgres.pg_catalog import COLUMN_KINDS, Catalogue, open_finisher
 from dpsql.server.postgres.types import read_parameter
 from dpsql.session.interface import Question, may_keep
 from dpsql.session.result import Result
@@ -91,6 +91,8 @@ class _Asked:
     """The columns of an earlier description, whose types the values must have."""
     bound: bool = False
     """Whether its parameters have values."""
+    parts: tuple[TextPart, ...] = ()
+    """The parts of the text."""
 
     @property
     def params(self) -> dict[str, Any] | None:
@@ -183,13 +185,11 @@ class PostgresSession:
         ``head`` has the text, and types, values and formats of parameters.
         """
         asked = self._read_asked(head)
-        simple = get_field(head, "simple", bool, False)
-        parts = self._split(asked.text)
-        if not simple and sum(part.count for part in parts) > 1:
+        if not get_field(head, "simple", bool, False) and sum(part.count for part in asked.parts) > 1:
             raise ParseError(_ONE, hint=_APART)
-        if not parts:
+        if not asked.parts:
             yield make_value(part="end", tag="")
-        for part in parts:
+        for part in asked.parts:
             with _elsewhere() if part.kind == "execute" else nullcontext():
                 yield from self._answer_part(self._find_executed(part), asked)
 
@@ -218,34 +218,24 @@ class PostgresSession:
             self._check_prepared(part)
             self.prepare(part)
             yield make_value(part="end", tag="PREPARE")
-        elif part.kind == "fetch":
+        elif part.kind in ("fetch", "move"):
             yield from self._fetch(part, asked)
         elif (
             part.kind == "query" and (closed := _CLOSE.fullmatch(part.own)) and closed["name"] in self.cursors
         ):
             del self.cursors[closed["name"]]
             yield make_value(part="end", tag="CLOSE CURSOR")
-        elif part.kind == "catalog":
-            result = Result(self.catalogue.answer(part, asked.values, self.settings))
-            yield from _write_rows(result, asked, _find_catalog_fields(result))
-            yield self._write_end(result, f"SELECT {len(result)}")
         else:
             yield from self._answer_queries(part, asked)
 
     def _answer_queries(self, part: TextPart, asked: _Asked) -> Iterator[Message]:
         layout = _read_layout(part.words) if part.kind == "copy" else None
-        self._session.interval_columns = self.settings.interval_columns
-        empty = self._find_empty(part, asked.params)
-        if empty is not None:
-            yield from _write_rows(Result(empty), asked)
-            yield self._write_end(Result(empty), "SELECT 0")
-            return
-        statements = parse(part.text, asked.params) if may_keep(part.own) else []
         failed: Error | None = None
         try:
-            results = self._session.run(part.text, asked.params)
+            results = self._ask(part, asked)
         except Error as error:
             failed, results = error, [result for result in error.answered if isinstance(result, Result)]
+        statements = parse(part.text, asked.params) if may_keep(part.own) else []
         for place, result in enumerate(results):
             if place < len(statements) and (name := statements[place].keep):
                 self._note_kept(name, Question(statements[place].source, asked.params))
@@ -256,10 +246,18 @@ class PostgresSession:
                 yield from _write_copy(result, *layout)
                 yield self._write_end(result, f"COPY {len(result)}")
             else:
-                yield from _write_rows(result, asked)
+                yield from _write_rows(result, asked, _find_catalog_fields(result) if part.catalog else None)
                 yield self._write_end(result, f"SELECT {len(result)}")
         if failed is not None:
             raise failed
+
+    def _ask(self, part: TextPart, asked: _Asked) -> Sequence[Result]:
+        """Return the results of a part's queries."""
+        if part.catalog:
+            return [Result(self.catalogue.answer(part, asked.values, self.settings))]
+        self._session.interval_columns = self.settings.interval_columns
+        empty = self._find_empty(part, asked.params)
+        return [Result(empty)] if empty is not None else self._session.run(part.text, asked.params)
 
     def _find_empty(self, part: TextPart, params: dict[str, Any] | None) -> pa.Table | None:
         """Return the answer of a query by which tools ask for columns only; None for another query.
@@ -268,12 +266,7 @@ class PostgresSession:
         row. A query that has a row even there is none of these.
         """
         asked = _NO_ROWS.search(part.own)
-        if (
-            asked is None
-            or part.kind != "query"
-            or part.count > 1
-            or (_SETS.search(part.own) and not asked["limit"])
-        ):
+        if asked is None or part.count > 1 or (_SETS.search(part.own) and not asked["limit"]):
             return None
         try:
             schema = self._session.describe(part.text, params).schema
@@ -284,13 +277,14 @@ class PostgresSession:
         return schema.empty_table() if schema is not None and asked["limit"] else None
 
     def _fetch(self, part: TextPart, asked: _Asked) -> Iterator[Message]:
-        """Yield the next rows of a cursor. They are paid already."""
+        """Yield the next rows of a cursor, which are paid already; for MOVE, skip them."""
         name, most = _read_fetch(part.words)
         held = self.find_cursor(name)
         count = len(held) if most is None else most
         rows, self.cursors[name] = Result(held.table.slice(0, count)), Result(held.table.slice(count))
-        yield from _write_rows(rows, asked)
-        yield self._write_end(rows, f"FETCH {len(rows)}")
+        if part.kind == "fetch":
+            yield from _write_rows(rows, asked)
+        yield self._write_end(rows, f"{part.kind.upper()} {len(rows)}")
 
     def _write_end(self, result: Result, tag: str) -> Message:
         """Return the end of a statement: its tag, and a notice with its cost and notes.
@@ -330,26 +324,26 @@ class PostgresSession:
         Spends nothing, and reads no private row.
         """
         asked = self._read_asked(head)
-        parts = self._split(asked.text)
-        if sum(part.count for part in parts) > 1:
+        if sum(part.count for part in asked.parts) > 1:
             raise ParseError(_ONE, hint=_APART)
         kinds, fields, price = asked.kinds, None, ""
         if "cursor" in head:
             fields = _find_fields(self.find_cursor(get_field(head, "cursor", str)))
-        for part in map(self._find_executed, parts):
+        for part in map(self._find_executed, asked.parts):
             if part.kind == "command":
                 names = run_command(part.words, self.settings, only_describe=True).names
                 fields = [types.PgType(types.TEXT).name_field(name) for name in names] or None
             elif part.kind == "fetch":
                 fields = _find_fields(self.find_cursor(_read_fetch(part.words)[0]))
-            elif part.kind == "catalog":
+            elif part.catalog:
                 kinds = self._complete_kinds(part, kinds)
                 values = asked.values if asked.bound else tuple(_sample(kind) for kind in kinds)
-                fields = _find_catalog_fields(Result(self.catalogue.answer(part, values, self.settings)))
-            elif part.kind != "prepare":
+                found = self.catalogue.answer(part, values, self.settings, described=True)
+                fields = _find_catalog_fields(Result(found)) if part.kind == "catalog" else None
+            elif part.kind not in ("prepare", "move"):
                 self._session.interval_columns = self.settings.interval_columns
-                kinds, found, price = self._describe_query(part, asked)
-                fields = found if part.kind == "query" else None
+                kinds, listed, price = self._describe_query(part, asked)
+                fields = listed if part.kind == "query" else None
         kinds = tuple(kind or types.TEXT for kind in kinds)
         written = b"" if get_field(head, "portal", bool, False) else write_parameter_kinds(kinds)
         if fields is None:
@@ -358,8 +352,8 @@ class PostgresSession:
         if price and not self.settings.quiet:
             written += write_notice(f"it would cost {price}; nothing was charged")
         formats = _spread(asked.result_formats, len(fields))
-        listed = [[item.name, item.kind, item.size, item.modifier] for item in fields]
-        yield make_value(written + write_description(fields, formats), kinds=list(kinds), fields=listed)
+        columns = [[item.name, item.kind, item.size, item.modifier] for item in fields]
+        yield make_value(written + write_description(fields, formats), kinds=list(kinds), fields=columns)
 
     def _describe_query(
         self, part: TextPart, asked: _Asked
@@ -369,7 +363,7 @@ class PostgresSession:
         if not asked.bound:
             kinds = self._complete_kinds(part, kinds)
             samples = {str(place): StandIn(_sample(kind)) for place, kind in enumerate(kinds, 1)}
-            params = samples if any(asked.kinds) or self._suggest_kinds(part.text) else None
+            params = samples if any(asked.kinds) or self._suggest_kinds([part]) else None
         empty = self._find_empty(part, params)
         if empty is not None:
             return kinds, _find_fields(Result(empty)), ""
@@ -386,7 +380,7 @@ class PostgresSession:
 
         Those of a catalogue query are else texts.
         """
-        kinds, hints = list(given), self._suggest_kinds(part.text)
+        kinds, hints = list(given), self._suggest_kinds([part])
         for name in list_parameter_names(part.text):
             if not name.isdigit() or not 1 <= int(name) <= MAX_NUMBERED:
                 raise BindError(
@@ -394,7 +388,7 @@ class PostgresSession:
                 )
             kinds += [0] * (int(name) - len(kinds))
         kinds = [kind or hints.get(place, 0) for place, kind in enumerate(kinds, 1)]
-        if part.kind != "catalog" and not all(kinds):
+        if not part.catalog and not all(kinds):
             found = self._session.describe(part.text).parameters
             for name, kind in zip(found.names, found.types, strict=True):
                 kinds[int(name) - 1] = kinds[int(name) - 1] or types.find_arrow_type(kind).kind
@@ -411,44 +405,43 @@ class PostgresSession:
         if len(formats) != len(given) or not all(value is None or isinstance(value, str) for value in given):
             raise WireError("parameters arrived that are none.")
         known = [*kinds, *[0] * (len(given) - len(kinds))]
-        described = _read_numbers(head, "described")
-        if any(form and not kind for form, kind in zip(formats, known, strict=False)):
-            described = described or self._find_kinds(text, kinds)
-        hints = self._suggest_kinds(text) if given and not all(known) else {}
+        described, parts = _read_numbers(head, "described"), self._split(text)
+        if any(form and not kind for form, kind in zip(formats, known, strict=False)) and len(parts) == 1:
+            # as a description would tell them
+            described = described or list(self._complete_kinds(parts[0], kinds))
+        hints = self._suggest_kinds(parts) if given and not all(known) else {}
         values = []
         for place, (value, form) in enumerate(zip(given, formats, strict=True)):
             kind = known[place]
             if not kind and form:
                 kind = described[place] if place < len(described) else 0
             data = None if value is None else base64.b64decode(value)
-            if not kind and not form and types.needs_type(hints.get(place + 1, 0), data):
-                kind = hints[place + 1]  # other texts may be compared as they are
+            if not kind and not form:  # other texts may be compared as they are
+                hint, told = hints.get(place + 1, 0), described[place] if place < len(described) else 0
+                kind = hint if types.needs_type(hint, data) else told * (not hint and told in _NUMBERS)
             values.append(read_parameter(place + 1, kind, form, data))
         fields = (
             None if head.get("fields") is None else tuple(map(_read_field, get_field(head, "fields", list)))
         )
         shown = tuple(_read_numbers(head, "result_formats"))
-        return _Asked(text, kinds, tuple(values), shown, fields, bool(given))
+        return _Asked(text, kinds, tuple(values), shown, fields, bool(given), tuple(parts))
 
-    def _suggest_kinds(self, text: str) -> dict[int, int]:
+    def _suggest_kinds(self, parts: Sequence[TextPart]) -> dict[int, int]:
         """Return the types of a text's parameters by number, as far as their place tells them."""
-        if "$" not in text:
-            return {}
+        found: dict[int, int] = {}
+        for part in parts:
+            if "$" in part.text:
+                listed = suggest_types(part.text, COLUMN_KINDS if part.catalog else self._list_columns())
+                found |= {number: types.find_sql_type(kind, 0).kind for number, kind in listed.items()}
+        return {number: kind for number, kind in found.items() if kind in _SAMPLES}
+
+    def _list_columns(self) -> dict[str, str]:
+        """Return the types of all tables' columns by folded name; those with two types have an empty one."""
         columns: dict[str, str] = {}
         for table in (*self._session.policy.tables, *self._session.relations):
             for name, kind in self._session.columns(table).items():
                 columns[name.lower()] = kind if columns.get(name.lower(), kind) == kind else ""
-        found = {
-            number: types.find_sql_type(kind, 0).kind for number, kind in suggest_types(text, columns).items()
-        }
-        return {number: kind for number, kind in found.items() if kind in _SAMPLES}
-
-    def _find_kinds(self, text: str, given: tuple[int, ...]) -> list[int]:
-        """Return the types that a description of a text would tell of its parameters."""
-        parts = self._split(text)
-        if len(parts) != 1 or parts[0].kind == "command":
-            return []
-        return list(self._complete_kinds(parts[0], given))
+        return columns
 
     def _split(self, text: str) -> list[TextPart]:
         """Return the parts of a client's text."""
