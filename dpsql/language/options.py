@@ -56,7 +56,9 @@ def read_number(node: exp.Expr, what: str, or_else: str = "") -> Fraction:
     """
     inner: exp.Expr | None = node
     sign = 1
-    while isinstance(inner, exp.Neg | exp.Paren):
+    while isinstance(inner, exp.Neg | exp.Paren) or (
+        type(inner) is exp.Cast and inner.is_type("FLOAT", "DOUBLE")
+    ):
         sign = -sign if isinstance(inner, exp.Neg) else sign
         inner = inner.this
     if isinstance(inner, exp.Literal) and not inner.is_string and _NUMBER.fullmatch(inner.name):

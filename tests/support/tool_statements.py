@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.case_files import read_part
 
-TOOLS = "Tableau, Power Bi, Looker, Metabase, Grafana, Dbeaver, Superset, Redash, Dbt, Drivers, Charts"
+TOOLS = "Tableau, Power Bi, Looker, Metabase, Grafana, Dbeaver, Superset, Redash, Dbt, Drivers, Charts, Pgadmin, Datagrip, Frames"
 STATEMENTS = {tool: read_part(__file__, tool) for tool in TOOLS.split(", ")}
 REFUSED = {
     "CREATE TEMP": "CREATE is not a statement",

@@ -441,3 +441,79 @@ SELECT COUNT(*) FROM visits WHERE ward IN (SELECT ward FROM wards WHERE name LIK
 SELECT COUNT(*) FROM visits WHERE extract(year from seen) = 2024 AND extract(month from seen) IN (1,2,3)
 EXPLAIN (FORMAT JSON) SELECT COUNT(*) FROM visits
 SELECT COUNT(*) FROM visits WHERE ward ~* 'a'
+
+== Pgadmin
+SELECT roles.oid as id, roles.rolname as name, roles.rolsuper as is_superuser, CASE WHEN roles.rolsuper THEN true ELSE
+    roles.rolcreaterole END as can_create_role, CASE WHEN roles.rolsuper THEN true ELSE roles.rolcreatedb END as can_create_db,
+    CASE WHEN 'pg_signal_backend'=ANY(ARRAY(WITH RECURSIVE cte AS (SELECT pg_roles.oid,pg_roles.rolname FROM pg_roles WHERE
+    pg_roles.oid = roles.oid UNION ALL SELECT m.roleid, pgr.rolname FROM cte cte_1 JOIN pg_auth_members m ON m.member = cte_1.oid
+    JOIN pg_roles pgr ON pgr.oid = m.roleid) SELECT rolname FROM cte)) THEN True ELSE False END as can_signal_backend FROM
+    pg_catalog.pg_roles as roles WHERE rolname = current_user
+SET DateStyle=ISO; SET client_min_messages=notice; SELECT set_config('bytea_output','hex',false) FROM pg_show_all_settings() WHERE
+    name = 'bytea_output'; SET client_encoding='UTF8';
+SELECT gss_authenticated, encrypted FROM pg_catalog.pg_stat_gssapi WHERE pid = pg_backend_pid()
+SELECT CASE WHEN usesuper THEN pg_is_in_recovery() ELSE FALSE END as inrecovery, CASE WHEN usesuper AND pg_is_in_recovery() THEN
+    pg_is_wal_replay_paused() ELSE FALSE END as isreplaypaused FROM pg_catalog.pg_user WHERE usename=current_user
+SELECT rel.oid, rel.relname AS name, (SELECT count(*) FROM pg_catalog.pg_trigger WHERE tgrelid=rel.oid AND tgisinternal = FALSE)
+    AS triggercount, (SELECT count(*) FROM pg_catalog.pg_trigger WHERE tgrelid=rel.oid AND tgisinternal = FALSE AND tgenabled =
+    'O') AS has_enable_triggers, (CASE WHEN rel.relkind = 'p' THEN true ELSE false END) AS is_partitioned, (SELECT count(1) FROM
+    pg_catalog.pg_inherits WHERE inhrelid=rel.oid LIMIT 1) as is_inherits, (SELECT count(1) FROM pg_catalog.pg_inherits WHERE
+    inhparent=rel.oid LIMIT 1) as is_inherited, des.description FROM pg_catalog.pg_class rel LEFT OUTER JOIN
+    pg_catalog.pg_description des ON (des.objoid=rel.oid AND des.objsubid=0 AND des.classoid='pg_class'::regclass) WHERE
+    rel.relkind IN ('r','s','t','p') AND rel.relnamespace = 2200::oid AND NOT rel.relispartition ORDER BY rel.relname
+SELECT count(*) FROM pg_catalog.pg_replication_slots
+SELECT oid, pg_catalog.format_type(oid, NULL) AS typname FROM pg_catalog.pg_type WHERE oid = ANY('{25,20,1043}') ORDER BY oid
+SELECT DISTINCT att.attname as name, att.attnum as OID, pg_catalog.format_type(ty.oid,NULL) AS datatype, att.attnotnull as
+    not_null, CASE WHEN att.atthasdef OR att.attidentity != '' OR ty.typdefault IS NOT NULL THEN True ELSE False END as
+    has_default_val, des.description, seq.seqtypid FROM pg_catalog.pg_attribute att JOIN pg_catalog.pg_type ty ON ty.oid=atttypid
+    JOIN pg_catalog.pg_namespace tn ON tn.oid=ty.typnamespace JOIN pg_catalog.pg_class cl ON cl.oid=att.attrelid JOIN
+    pg_catalog.pg_namespace na ON na.oid=cl.relnamespace LEFT OUTER JOIN pg_catalog.pg_type et ON et.oid=ty.typelem LEFT OUTER
+    JOIN pg_catalog.pg_attrdef def ON adrelid=att.attrelid AND adnum=att.attnum LEFT OUTER JOIN (pg_catalog.pg_depend JOIN
+    pg_catalog.pg_class cs ON classid='pg_class'::regclass AND objid=cs.oid AND cs.relkind='S') ON refobjid=att.attrelid AND
+    refobjsubid=att.attnum LEFT OUTER JOIN pg_catalog.pg_namespace ns ON ns.oid=cs.relnamespace LEFT OUTER JOIN
+    pg_catalog.pg_index pi ON pi.indrelid=att.attrelid AND indisprimary LEFT OUTER JOIN pg_catalog.pg_description des ON
+    (des.objoid=att.attrelid AND des.objsubid=att.attnum AND des.classoid='pg_class'::regclass) LEFT OUTER JOIN
+    pg_catalog.pg_sequence seq ON cs.oid=seq.seqrelid WHERE att.attrelid = 'visits'::regclass::oid AND att.attnum > 0 AND
+    att.attisdropped IS FALSE ORDER BY att.attnum
+EXPLAIN (FORMAT JSON, ANALYZE FALSE, VERBOSE FALSE, COSTS FALSE, BUFFERS FALSE) SELECT COUNT(*) FROM public.visits
+
+== Datagrip
+select current_database() as a, current_schemas(false) as b
+select N.oid::bigint as id, N.xmin as state_number, nspname as name, D.description, pg_catalog.pg_get_userbyid(N.nspowner) as
+    "owner" from pg_catalog.pg_namespace N left join pg_catalog.pg_description D on N.oid = D.objoid order by case when nspname =
+    pg_catalog.current_schema() then -1::bigint else N.oid::bigint end
+select T.relkind as table_kind, T.relname as table_name, T.oid as table_id, T.xmin as table_state_number, false /* T.relhasoids */
+    as table_with_oids, T.reltablespace as tablespace_id, T.reloptions as options, T.relpersistence as persistence, (select
+    pg_catalog.array_agg(inhparent::bigint order by inhseqno)::varchar from pg_catalog.pg_inherits where T.oid = inhrelid) as
+    ancestors, (select pg_catalog.array_agg(inhrelid::bigint order by inhrelid)::varchar from pg_catalog.pg_inherits where T.oid =
+    inhparent) as successors, T.relispartition as is_partition, pg_catalog.pg_get_partkeydef(T.oid) as partition_key,
+    pg_catalog.pg_get_expr(T.relpartbound, T.oid) as partition_expression, T.relam am_id, pg_catalog.pg_get_userbyid(T.relowner)
+    as "owner" from pg_catalog.pg_class T where relnamespace = 2200::oid and relkind in ('r', 'm', 'v', 'f', 'p') order by
+    table_kind, table_id
+with T as ( select distinct T.oid as table_id, T.relname as table_name from pg_catalog.pg_class T, pg_catalog.pg_attribute A where
+    T.relnamespace = 2200::oid and T.relkind in ('r', 'm', 'v', 'f', 'p') and pg_catalog.age(A.xmin) <= 100 and A.attrelid = T.oid
+    ) select T.table_id, C.attnum as column_position, C.attname as column_name, C.xmin as column_state_number, C.atttypmod as
+    type_mod, C.attndims as dimensions_number, pg_catalog.format_type(C.atttypid, C.atttypmod) as type_spec, C.atttypid as
+    type_id, C.attnotnull as mandatory, pg_catalog.pg_get_expr(D.adbin, T.table_id) as column_default_expression, not C.attislocal
+    as column_is_inherited, C.attfdwoptions as options, C.attisdropped as column_is_dropped, C.attidentity as identity_kind,
+    C.attgenerated as generated from T join pg_catalog.pg_attribute C on T.table_id = C.attrelid left join pg_catalog.pg_attrdef D
+    on (C.attrelid, C.attnum) = (D.adrelid, D.adnum) where attnum > 0 order by table_id, attnum
+select L.transactionid::varchar::bigint as transaction_id from pg_catalog.pg_locks L where L.transactionid is not null order by
+    pg_catalog.age(L.transactionid) desc limit 1
+set statement_timeout to 0; select round(extract(epoch from now()) * 1000)
+select E.oid as id, E.xmin as state_number, extname as name, extversion as version, extnamespace as schema_id, nspname as
+    schema_name, array(select unnest from unnest(available_versions) where unnest > extversion) as available_updates from
+    pg_catalog.pg_extension E join pg_namespace N on E.extnamespace = N.oid left join (select name, array_agg(version) as
+    available_versions from pg_available_extension_versions() group by name) V on E.extname = V.name
+
+== Frames
+SELECT oid.namespace, info.table_name, info.column_name, format_type(att.atttypid, att.atttypmod) as formatted_type FROM
+    information_schema.columns info JOIN pg_attribute att ON att.attname = info.column_name JOIN ( SELECT pg_class.oid, relname,
+    pg_namespace.nspname as namespace FROM pg_class JOIN pg_namespace on pg_namespace.oid = pg_class.relnamespace AND reltype > 0
+    ) as oid on oid.oid = att.attrelid AND relname = info.table_name AND namespace = info.table_schema WHERE namespace = ANY (
+    '{public}' ) AND table_name = ANY ( '{visits}' ) ORDER BY namespace, table_name, ordinal_position
+SELECT c.conname, array( SELECT attname FROM unnest(c.conkey) WITH ORDINALITY cols(colid, arridx) JOIN pg_attribute AS ca ON
+    cols.colid = ca.attnum WHERE ca.attrelid = c.conrelid ORDER BY cols.arridx ), c.contype FROM pg_constraint AS c JOIN pg_class
+    AS cl ON c.conrelid = cl.oid WHERE cl.relname = 'visits' AND pg_catalog.pg_table_is_visible(cl.oid)
+SELECT ssl, version, cipher FROM pg_stat_ssl
+SET CONSTRAINTS ALL DEFERRED

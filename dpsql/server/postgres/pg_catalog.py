@@ -568,7 +568,9 @@ def _name_output(node: exp.Expr) -> str:
         return _name_call(node)
     if isinstance(node, exp.Subquery):
         return node.this.named_selects[0] if isinstance(node.this, exp.Select) else "?column?"
-    called = None if isinstance(node, exp.Connector) else _CALL.match(node.sql("postgres"))
+    if not isinstance(node, exp.Func) or isinstance(node, exp.Connector):
+        return "?column?"
+    called = _CALL.match(node.sql("postgres"))
     return "?column?" if called is None else called[1].lower()
 
 
@@ -775,8 +777,8 @@ def _write_registered(node: exp.Cast, kind: str) -> exp.Expr:
 
 def _write_lists(tree: exp.Expr) -> None:
     """Translate ``'{a,b}'`` to a list in ``ANY`` and in casts to lists, and divisions to DuckDB's of whole numbers."""
-    for node in list(tree.find_all(exp.Div)):
-        node.replace(exp.IntDiv(this=node.this, expression=node.expression))
+    for quotient in list(tree.find_all(exp.Div)):
+        quotient.replace(exp.IntDiv(this=quotient.this, expression=quotient.expression))
     for call in [call for call in tree.find_all(exp.Anonymous) if call.name.upper() == "ALL"]:
         call.replace(exp.All(this=exp.Paren(this=call.expressions[0])))
     for node in list(tree.find_all(exp.Any, exp.All, exp.Cast)):

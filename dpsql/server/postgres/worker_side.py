@@ -56,6 +56,7 @@ from dpsql.server.postgres.messages import (
 from dpsql.server.postgres.messages import write as write_message
 from dpsql.server.postgres.pg_catalog import COLUMN_KINDS, Catalogue, open_finisher
 from dpsql.server.postgres.types import read_parameter
+from dpsql.session.explanation import Description
 from dpsql.session.interface import Question, may_keep
 from dpsql.session.result import Result
 from dpsql.session.session import Session
@@ -359,21 +360,32 @@ class PostgresSession:
         self, part: TextPart, asked: _Asked
     ) -> tuple[tuple[int, ...], list[ResultField], str]:
         """Return types of parameters, columns and price of a query. Values that are missing are those of types that fit."""
-        kinds, params = asked.kinds, asked.params
+        kinds, tries = asked.kinds, [asked.params]
         if not asked.bound:
             kinds = self._complete_kinds(part, kinds)
-            samples = {str(place): StandIn(_sample(kind)) for place, kind in enumerate(kinds, 1)}
-            params = samples if any(asked.kinds) or self._suggest_kinds([part]) else None
-        empty = self._find_empty(part, params)
+            if any(asked.kinds) or self._suggest_kinds([part]):
+                tries = [_make_samples(kinds, text) for text in _TEXT_SAMPLES]
+        empty = self._find_empty(part, tries[0])
         if empty is not None:
             return kinds, _find_fields(Result(empty)), ""
-        found = self._session.describe(part.text, params)
+        found = self._describe_first(part.text, tries)
         if found.schema is None:
             raise BindError(
                 "the columns depend on the parameters.",
                 hint="name the types of the parameters, as $1::INTEGER.",
             )
         return kinds, _find_fields(Result(found.schema.empty_table())), found.price
+
+    def _describe_first(self, text: str, tries: Sequence[dict[str, Any] | None]) -> Description:
+        """Return a description with the first values that fit; if none do, raise the error of the first."""
+        failed: Error | None = None
+        for params in tries:
+            try:
+                return self._session.describe(text, params)
+            except Error as error:
+                failed = failed or error
+        assert failed is not None
+        raise failed
 
     def _complete_kinds(self, part: TextPart, given: Sequence[int]) -> tuple[int, ...]:
         """Return the types of a part's parameters: the client's, then those of casts and columns, and else those that fit.
@@ -596,6 +608,19 @@ _SAMPLES: dict[int, Any] = {
 }  # fmt: skip
 _SAMPLES |= {types.ARRAYS[kind]: [value] for kind, value in _SAMPLES.items()}
 """A value of each type that is described."""
+
+
+_TEXT_SAMPLES = ("1", "day", "YYYY")
+"""Texts that are tried in a description: one that can be cast to a number, a unit of time, and a format of dates."""
+
+
+def _make_samples(kinds: Sequence[int], text: str) -> dict[str, Any]:
+    """Return stand-ins for the values of parameters of these types: ``text`` for texts, and different numbers."""
+    samples: dict[str, Any] = {}
+    for place, kind in enumerate(kinds, 1):
+        value = text if kind == types.TEXT else place if kind in _NUMBERS else _sample(kind)
+        samples[str(place)] = StandIn(value)
+    return samples
 
 
 def _sample(kind: int) -> Any:

@@ -270,6 +270,24 @@ TOOLS = [
     ),
     ('SELECT name FROM "clinic"."public"."wards" AS w WHERE ward = \'A\'', [[b"Heart"]]),
     ("SELECT [1, 2]::int[] AS l", [[b"{1,2}"]]),
+    ("SELECT current_setting('server_version_num')::int / 100, 7.0 / 2 FROM pg_am", [[b"1500", b"3.5"]]),
+    ("SELECT oid FROM pg_type WHERE oid = ANY('{23,25}') AND typname <> ALL('{int4}')", [[b"25"]]),
+    ("SELECT current_schemas(false), current_schemas(true)", [[b"{public}", b"{pg_catalog,public}"]]),
+    ("SELECT typlen - 1 FROM pg_type WHERE typname = 'name'", [[b"63"]]),
+    ("SELECT relname FROM pg_class WHERE reltype > 0 AND relname = 'wards'", [[b"wards"]]),
+    (
+        "SELECT udt_name::regtype::text, numeric_scale FROM information_schema.columns WHERE column_name = 'day'",
+        [[b"integer", b"0"]],
+    ),
+    ("SELECT setting FROM pg_show_all_settings() WHERE name = 'bytea_output'", [[b"hex"]]),
+    ("SET my.own = 'x'; SHOW my.own", [[b"x"]]),
+    (r"SELECT '\x00ff'::bytea", [[rb"\x00ff"]]),
+    ("SELECT EXTRACT(YEAR FROM now()) > 2000", [[b"t"]]),
+    (
+        "DECLARE c CURSOR FOR SELECT relname FROM pg_class WHERE relname IN ('visits', 'wards', 'pg_am') ORDER BY 1; "
+        "MOVE FORWARD 1 FROM c; FETCH 1 FROM c; CLOSE c",
+        [[b"visits"]],
+    ),
 ]
 
 
@@ -279,6 +297,91 @@ def test_names_that_tools_write(server: PostgresServer, asked: str, rows: list[l
     came = client.ask(query(asked))
     assert not read_error(came)
     assert read_rows(came) == rows
+    client.close()
+
+
+def test_columns_have_the_names_of_postgresql(server: PostgresServer) -> None:
+    client = server.open()
+    asked = "SELECT string_agg(relname, ','), (SELECT COUNT(*) FROM pg_am), TRUE OR FALSE, max(oid) + 1 FROM pg_class"
+    (body,) = [body for kind, body in client.ask(query(asked)) if kind == b"T"]
+    names, at = [], 2
+    while at < len(body):
+        end = body.index(b"\0", at)
+        names.append(body[at:end])
+        at = end + 19
+    assert names == [b"string_agg", b"count", b"?column?", b"?column?"]
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "state"),
+    [
+        ("SELECT * FROM pg_nothing", "42P01"),
+        ("SELECT nothing FROM pg_class", "42703"),
+        ("SELECT current_setting('nothing')", "42704"),
+        ("SELECT '{'::text[] FROM pg_class", "22P02"),
+    ],
+)
+def test_errors_of_the_catalogue_have_codes(server: PostgresServer, asked: str, state: str) -> None:
+    client = server.open()
+    assert read_error(client.ask(query(asked)))["C"] == state
+    client.close()
+
+
+def test_copies_of_the_catalogue_and_of_no_rows(server: PostgresServer) -> None:
+    client = server.open()
+    for asked, rows in (
+        ("SELECT table_name FROM information_schema.tables", b"visits\nwards\n"),
+        ("SELECT ward FROM visits WHERE 1=0", b""),
+    ):
+        came = client.ask(query(f"COPY ({asked}) TO STDOUT"))
+        assert b"".join(body for kind, body in came if kind == b"d") == rows
+    client.close()
+
+
+def test_a_pool_that_resets_a_session_keeps_its_statements(server: PostgresServer) -> None:
+    client = server.open()
+    client.ask(parse("SELECT 1", "one"), SYNC)
+    client.ask(query("RESET ALL; CLOSE ALL; UNLISTEN *; DISCARD SEQUENCES; DISCARD TEMP"))
+    assert read_rows(client.ask(bind((), "one"), execute(), SYNC)) == [[b"1"]]
+    client.ask(query("DISCARD ALL"))
+    assert read_error(client.ask(bind((), "one"), execute(), SYNC))["C"] == "26000"
+    client.ask(query("BEGIN"))
+    assert client.ask(query("COMMIT AND CHAIN"))[-1] == (b"Z", b"T")
+    assert client.ask(query("ROLLBACK AND NO CHAIN"))[-1] == (b"Z", b"I")
+    client.close()
+
+
+def test_a_description_changes_no_setting(server: PostgresServer) -> None:
+    client = server.open()
+    client.ask(parse("SELECT set_config('my.own', 'x', false)"), describe("S"), SYNC)
+    assert read_error(client.ask(query("SHOW my.own")))["C"] == "42704"
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "kinds"),
+    [
+        ("SELECT $1", [25]),
+        ("SELECT $1 + 1", [701]),
+        ("SELECT DATE_TRUNC($1::VARCHAR, TIMESTAMP '2024-01-01')", [25]),
+        (
+            "SELECT WIDTH_BUCKET(cost, $1::INTEGER, $2::INTEGER, $3::INTEGER) AS b, COUNT(*) FROM visits GROUP BY b",
+            [23] * 3,
+        ),
+        ("SELECT PERCENTILE_CONT($1::FLOAT) WITHIN GROUP (ORDER BY cost) FROM visits", [700]),
+        (
+            "SELECT attname FROM pg_attribute WHERE attrelid = $1 AND attnum > $2 AND attname = $3",
+            [26, 20, 25],
+        ),
+    ],
+)
+def test_types_of_parameters_without_values(server: PostgresServer, asked: str, kinds: list[int]) -> None:
+    client = server.open()
+    came = client.ask(parse(asked), describe("S"), SYNC)
+    assert not read_error(came)
+    (told,) = [body for kind, body in came if kind == b"t"]
+    assert list(struct.unpack(f">h{len(kinds)}I", told)) == [len(kinds), *kinds]
     client.close()
 
 
