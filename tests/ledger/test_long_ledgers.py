@@ -358,6 +358,45 @@ def test_a_million_statements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, w
     assert told["statements"] == 1_000_000
 
 
+DATED = """
+[budget]
+epsilon = 100000
+delta = 1e-6
+accountant = "zcdp"
+per_period = true
+[tables.visits]
+privacy_unit = "patient_id"
+privacy_period = "date_trunc('day', day)"
+data_from = 2015-01-01
+data_until = 2024-12-28
+max_rows = 20
+"""
+
+
+def test_a_ledger_of_many_periods_has_the_sums_of_its_rows(path: Path) -> None:
+    fill_ledger(path, Policy.loads(DATED), 600, periods=250)
+    with Ledger.open(path, Policy.loads(DATED), "d") as ledger:
+        assert len(ledger.state().stretches) == 251
+    assert verify_ledger(path).statements == 600
+
+
+@pytest.mark.stochastic
+def test_a_million_statements_of_ten_years_of_days(tmp_path: Path, whole_size: None) -> None:
+    """Twice the time of as many without periods."""
+    times = []
+    for policy, periods in ((rich(), 0), (Policy.loads(DATED), 3650)):
+        path = tmp_path / f"{periods}.ledger"
+        fill_ledger(path, policy, 1_000_000, periods=periods)
+        taken = []
+        for _ in range(20):
+            begin = time.process_time()
+            Ledger.open(path, policy, "d").close()
+            taken.append(time.process_time() - begin)
+        times.append(min(taken))
+    print(f"opening: {times}")
+    assert times[1] <= 2 * times[0]
+
+
 # -- the report -------------------------------------------------------------------------------
 
 
