@@ -93,7 +93,7 @@ note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest
 -- case: every statistic that STABLE knows
 SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age), TRIMMED_MEAN(amount, 0.1) AS t, MEDIAN(age), QUANTILE(age, 0.9), MODE(ward), QUANTILE_CONT(age, [0.5]) FROM visits
 ----
-columns: iqr(age), t, median(age), quantile_disc(age, 0.9), mode(ward), quantile_cont(age, [0.5])
+columns: iqr(age), t, median(age), quantile(age, 0.9), mode(ward), quantile_cont(age, [0.5])
 cost: ε=1
 block: Together {"events": [{"count": 1, "epsilon": "1/8", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/24", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/8", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/24", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}], "kind": "composed"}
 note: only 10 rows per patient_id are used (report_cut = TRUE estimates the rest)

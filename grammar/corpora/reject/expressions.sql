@@ -142,7 +142,7 @@ SELECT string_agg(city, ',') FROM visits
 ----
 PrivacyError: STRING_AGG has no noisy form.
   1 |   SELECT string_agg(city, ',') FROM visits
-                          ^^^^^^^^^
+               ^^^^^^^^^^^^^^^^^^^^^
 Hint: write SELECT city, COUNT(*) FROM visits GROUP BY city: it counts how often each value occurs.
 ====
 -- case: a list of rows
@@ -158,7 +158,7 @@ SELECT any_value(age) FROM visits
 ----
 PrivacyError: ANY_VALUE has no noisy form.
   1 |   SELECT any_value(age) FROM visits
-                         ^^^
+               ^^^^^^^^^^^^^^
 Hint: write SELECT age, COUNT(*) FROM visits GROUP BY age: it counts how often each value occurs.
 ====
 -- case: a post-processing type error, before anything is paid

@@ -322,8 +322,8 @@ Hint: leave local_sensitivity out: the mode is then exact, of any type.
 SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) QUANTILE_CONT(age, 0.9) FROM visits
 ----
 BindError: a value between two others is not released exactly.
-  1 |   max_rows_contributed = 1) QUANTILE_CONT(age, 0.9) FROM visits
-                                                ^^^^^^^^
+  1 |   delta = 1e-6, max_rows_contributed = 1) QUANTILE_CONT(age, 0.9) FROM visits
+                                                ^^^^^^^^^^^^^^^^^^^^^^^
 Hint: write QUANTILE_DISC(age, 0.9), or local_sensitivity => b, with noise for b.
 ====
 -- case: two proposals

@@ -299,7 +299,7 @@ SELECT QUANTILE_CONT(age) FROM visits
 ----
 BindError: QUANTILE_CONT takes 2 arguments.
   1 |   SELECT QUANTILE_CONT(age) FROM visits
-                             ^^^
+               ^^^^^^^^^^^^^^^^^^
 Hint: write QUANTILE_CONT(age, 0.5).
 ====
 -- case: the first of texts
@@ -315,7 +315,7 @@ SELECT MIN(day) FROM visits
 ----
 PrivacyError: MIN(day) needs bounds for day; the policy declares none.
   1 |   SELECT MIN(day) FROM visits
-                   ^^^
+               ^^^^^^^^
 Hint: give bounds that you know as contribution_bounds_per_row, the lowest and the highest in parentheses, or ask the data owner for them.
 ====
 -- case: AUTO bounds of dates

@@ -246,7 +246,7 @@ SELECT SUM(amount, contribution_bounds_per_row => (0, max(amount))) FROM visits
 ----
 BindError: contribution_bounds_per_row must be a number.
   1 |   SELECT SUM(amount, contribution_bounds_per_row => (0, max(amount))) FROM visits
-                                                                  ^^^^^^
+                                                              ^^^^^^^^^^^
 Hint: write contribution_bounds_per_row as a literal, such as 0.1.
 ====
 -- case: no epsilon and no default
