@@ -10,7 +10,8 @@ connections.py     listening sockets, the server's certificate and key, and limi
 ledger_service.py  the ledger of a worker: the front's service, and the worker's proxy
 worker_process.py  the front's side of a worker process
 frames.py          messages between front and worker
-worker.py          the worker process, and its answers to clients' messages
+worker.py          the worker process
+client_session.py  the answers to one client's messages
 isolation.py       the operating system's limits on workers
 event_log.py       the log
 flight/            Arrow Flight: dpsql's own clients, and Flight SQL

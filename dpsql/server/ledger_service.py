@@ -252,7 +252,7 @@ class LedgerService:
         self._holding.close()
 
     def call(self, method: str, head: dict[str, Any], payload: bytes, may_pay: bool) -> Message:
-        """Answer one call of :class:`~dpsql.server.worker.LedgerProxy`; :meth:`finish_call` follows. Never raises.
+        """Answer one call of :class:`~dpsql.server.ledger_service.LedgerProxy`; :meth:`finish_call` follows. Never raises.
 
         Args:
             method: the method's name.

@@ -18,7 +18,7 @@ import dpsql
 from dpsql.client.remote_session import RemoteSession
 from dpsql.client.wire import READING, Message, WireError, decode, encode
 from dpsql.errors import Error, ServerError
-from dpsql.server import worker
+from dpsql.server import client_session
 from tests.support.remote import NearChannel, connect_near
 from tests.support.small import open_small
 
@@ -281,7 +281,7 @@ def test_a_notebook_does_not_wait_long_for_its_panel(near: Near) -> None:
 def test_a_result_that_the_server_has_forgotten(near: Near) -> None:
     _, remote, _ = near
     first = remote.sql("SELECT 1 AS x")
-    others = [remote.sql(f"SELECT {i} AS x") for i in range(worker.MAX_REMEMBERED)]
+    others = [remote.sql(f"SELECT {i} AS x") for i in range(client_session.MAX_REMEMBERED)]
     with pytest.raises(dpsql.BindError, match="has forgotten this result"):
         remote.keep("out", first)
     remote.keep("out", others[0])
@@ -289,7 +289,7 @@ def test_a_result_that_the_server_has_forgotten(near: Near) -> None:
 
 def test_large_results_are_not_remembered(near: Near, monkeypatch: pytest.MonkeyPatch) -> None:
     _, remote, _ = near
-    monkeypatch.setattr(worker, "MAX_REMEMBERED_BYTES", 1 << 20)
+    monkeypatch.setattr(client_session, "MAX_REMEMBERED_BYTES", 1 << 20)
     large = remote.sql("SELECT i, repeat('x', 20) AS t FROM range(100000) v(i)")
     assert large.shape == (100_000, 2)
     with pytest.raises(dpsql.BindError, match="has forgotten"):
@@ -300,7 +300,7 @@ def test_an_answer_that_is_too_large_is_paid_and_can_be_asked_smaller(
     near: Near, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, remote, _ = near
-    monkeypatch.setattr(worker, "MAX_RESULT", 100_000)
+    monkeypatch.setattr(client_session, "MAX_RESULT", 100_000)
     with pytest.raises(dpsql.PostprocessingError, match="the server sends"):
         remote.sql("SELECT n, i FROM (SELECT COUNT(*) AS n FROM t), range(100000) v(i)")
     assert remote.sql("SELECT COUNT(*) AS n FROM t").loss == "no charge"
@@ -311,9 +311,9 @@ def test_what_is_too_long_is_refused_before_it_is_read(near: Near) -> None:
     with pytest.raises(dpsql.ParseError, match="characters"):
         remote.sql("SELECT 1 --" + "x" * 70_000)
     with pytest.raises(dpsql.BindError, match=r"\$city has"):
-        remote.sql("SELECT $city", {"city": "x" * (worker.MAX_PARAMETER + 1)})
+        remote.sql("SELECT $city", {"city": "x" * (client_session.MAX_PARAMETER + 1)})
     with pytest.raises(dpsql.ParseError, match="the parameters have"):
-        remote.sql("SELECT $city", {"city": b"x" * (worker.MAX_PARAMETER + 1)})
+        remote.sql("SELECT $city", {"city": b"x" * (client_session.MAX_PARAMETER + 1)})
     with pytest.raises(WireError, match="may have"):
         remote.sql("SELECT $city", {"city": "x" * (65 << 20)})
 
@@ -450,12 +450,12 @@ def test_unexpected_failures_have_one_sentence(near: Near, monkeypatch: pytest.M
     assert isinstance(channel.failures[0], ValueError)
 
 
-@pytest.mark.parametrize("operation", sorted(worker.OPERATIONS))
+@pytest.mark.parametrize("operation", sorted(client_session.OPERATIONS))
 @pytest.mark.parametrize(
     "body", [b"", b"\x00", encode(Message({})), encode(Message({"text": 1, "table": [], "last": "x"}))]
 )
 def test_the_worker_answers_any_bytes(idle: dpsql.Session, operation: str, body: bytes) -> None:
-    last = decode(list(worker.ClientSession(idle, idle.policy.server).answer(operation, body))[-1])
+    last = decode(list(client_session.ClientSession(idle, idle.policy.server).answer(operation, body))[-1])
     assert last.head["kind"] in ("end", "error")
     if last.head["kind"] == "error":
         assert last.head["class"] in ("Error", "WireError") or last.head["message"]
@@ -471,7 +471,10 @@ plain = st.recursive(
 NAMES = ["text", "params", "epsilon", "fresh", "statements", "run", "last", "table", "name", "result", "what"]
 
 
-@given(st.sampled_from(sorted(worker.OPERATIONS)), st.dictionaries(st.sampled_from(NAMES), plain, max_size=4))
+@given(
+    st.sampled_from(sorted(client_session.OPERATIONS)),
+    st.dictionaries(st.sampled_from(NAMES), plain, max_size=4),
+)
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_worker_answers_any_message(idle: dpsql.Session, operation: str, head: dict[str, Any]) -> None:
     """Answer with an error of ours where it is none, and never by a failure that nobody foresaw."""
@@ -481,7 +484,10 @@ def test_the_worker_answers_any_message(idle: dpsql.Session, operation: str, hea
     except WireError:  # NaN
         return
     *before, last = map(
-        decode, worker.ClientSession(idle, idle.policy.server).answer(operation, body, report=failures.append)
+        decode,
+        client_session.ClientSession(idle, idle.policy.server).answer(
+            operation, body, report=failures.append
+        ),
     )
     assert last.head["kind"] in ("end", "error")
     assert all(message.head["kind"] in ("value", "result") for message in before)
@@ -490,7 +496,7 @@ def test_the_worker_answers_any_message(idle: dpsql.Session, operation: str, hea
 
 def test_an_answer_that_can_not_be_sent_is_an_error(near: Near, monkeypatch: pytest.MonkeyPatch) -> None:
     _, remote, _ = near
-    monkeypatch.setattr(worker, "list_pictures", lambda account, what: {"burn_down": float("inf")})
+    monkeypatch.setattr(client_session, "list_pictures", lambda account, what: {"burn_down": float("inf")})
     with pytest.raises(Error, match="can't be sent"):
         remote._find_pictures("budget")
 
@@ -519,11 +525,11 @@ def test_several_threads_may_ask(near: Near) -> None:
 # -- another process goes on
 
 
-def begin_again(channel: NearChannel) -> worker.ClientSession:
+def begin_again(channel: NearChannel) -> client_session.ClientSession:
     """Return a session that has the same engine and ledger, and of the first's state its journal alone."""
     session = channel.near.session
     made = dpsql.Session(session.policy, session._pipeline.engine, session.account)
-    other = worker.ClientSession(made, made.policy.server)
+    other = client_session.ClientSession(made, made.policy.server)
     other.restore(channel.near.read_journal())
     return other
 
@@ -559,11 +565,11 @@ def test_what_is_lost_is_told_once(near: Near) -> None:
 
 def test_a_journal_does_not_grow_without_bound(near: Near, monkeypatch: pytest.MonkeyPatch) -> None:
     _, remote, channel = near
-    monkeypatch.setattr(worker, "MAX_JOURNAL", 3)
+    monkeypatch.setattr(client_session, "MAX_JOURNAL", 3)
     for i in range(6):
         remote.sql(f"r{i} << SELECT {i} AS x")
     assert len(channel.near.read_journal()) == 3
-    remote.sql("r0 << SELECT $x AS x", {"x": "x" * worker.MAX_JOURNAL_LINE})
+    remote.sql("r0 << SELECT $x AS x", {"x": "x" * client_session.MAX_JOURNAL_LINE})
     assert len(channel.near.read_journal()) == 2
 
 

@@ -28,7 +28,7 @@ pytest.importorskip("starlette")
 
 from dpsql.cli import main
 from dpsql.client.wire import Message, encode
-from dpsql.server import worker
+from dpsql.server import client_session
 from dpsql.server.analyst_tokens import TokenFile
 from dpsql.server.console.app import make_app
 from dpsql.server.console.process import make_metrics_app
@@ -314,7 +314,7 @@ def list_calls() -> list[str]:
 
 def list_actions() -> list[str]:
     """Return all actions: the front's own, those of workers, and those of Flight SQL."""
-    return [f"dpsql.{name}" for name in [*OWN_ACTIONS, *worker.OPERATIONS]] + list(ACTIONS)
+    return [f"dpsql.{name}" for name in [*OWN_ACTIONS, *client_session.OPERATIONS]] + list(ACTIONS)
 
 
 def test_every_call_of_flight_is_listed() -> None:

@@ -11,7 +11,7 @@ import pyarrow.flight as flight
 from dpsql.client.remote_session import RemoteSession
 from dpsql.client.wire import READING, Message, decode, encode
 from dpsql.policy.model import Policy
-from dpsql.server.worker import ClientSession
+from dpsql.server.client_session import ClientSession
 from dpsql.session.session import Session
 
 

@@ -1,4 +1,6 @@
-"""The owner's page: its view of the ledger, and its HTML. :mod:`dpsql.server.console.process` serves it.
+"""The owner's page: its view of the ledger, and its HTML.
+
+This module stands apart from :mod:`dpsql.server.console.process`, which serves the page and the metrics, and confines itself.
 
 A one-time link gives a browser a cookie; without it, every address except a link's answers one sentence. The page allows GET and
 HEAD only, and refuses requests that name another host or come from another site, since nothing can be changed here.

@@ -567,7 +567,11 @@ def _name_output(node: exp.Expr) -> str:
     if isinstance(node, exp.Anonymous) or type(node) in _KEYWORDS:
         return _name_call(node)
     if isinstance(node, exp.Subquery):
-        return node.this.named_selects[0] if isinstance(node.this, exp.Select) else "?column?"
+        return (
+            next(iter(node.this.named_selects), "?column?")
+            if isinstance(node.this, exp.Select)
+            else "?column?"
+        )
     if not isinstance(node, exp.Func) or isinstance(node, exp.Connector):
         return "?column?"
     called = _CALL.match(node.sql("postgres"))

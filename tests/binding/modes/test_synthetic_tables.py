@@ -23,7 +23,7 @@ from dpsql.mechanisms.base import add_salt
 from dpsql.mechanisms.synthetic import models, rounds
 from dpsql.mechanisms.synthetic.rounds import SyntheticRows
 from dpsql.noise.entropy import Entropy
-from dpsql.server.worker import ClientSession
+from dpsql.server.client_session import ClientSession
 from dpsql.session.result import MissingLibrary
 from tests.support.plain_model import PlainFitter, use_plain_models
 from tests.support.remote import connect_near
