@@ -515,13 +515,15 @@ class Policy(Section):
     @property
     def shortest_period(self) -> str:
         """The unit of the shortest periods of its tables, such as ``month``; empty without one."""
-        parts = {table.declared_period.part for table in self.tables.values() if table.declared_period}
-        return min(parts, key=lambda part: (find_day_after(FIRST, part), part), default="")
+        return min(self._period_parts, key=lambda part: (find_day_after(FIRST, part), part), default="")
+
+    @property
+    def _period_parts(self) -> set[str]:
+        return {table.declared_period.part for table in self.tables.values() if table.declared_period}
 
     def has_periods(self, days: Days, today: datetime.date) -> bool:
         """Return whether days are whole periods of tables with a budget per period; ``today`` ends the data."""
-        parts = {table.declared_period.part for table in self.tables.values() if table.declared_period}
-        ends = (end for pair in days for end in pair)
+        parts, ends = self._period_parts, (end for pair in days for end in pair)
         whole = all(any(find_first_day(end, part) == end for part in parts) for end in ends)
         return whole and not remove_days(days, self.find_domain(today))
 

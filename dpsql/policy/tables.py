@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import MISSING
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -453,6 +454,7 @@ def settle_period(key: str, value: object) -> str:
         ) from None
 
 
+@lru_cache(1000)
 def parse_period(text: str) -> Period:
     """Parse the expression of a period: a closed list of functions of one column.
 

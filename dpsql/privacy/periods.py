@@ -22,6 +22,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from typing import ClassVar
 
@@ -136,6 +137,7 @@ def widen_to_periods(days: Days, part: str) -> Days:
 # -- in words ---------------------------------------------------------------------------------------------------------
 
 
+@lru_cache(1000)
 def say_periods(days: Days | None) -> str:
     """Return a set of periods in words that :func:`parse_periods` reads; ``all periods`` for everything."""
     if days is None:
