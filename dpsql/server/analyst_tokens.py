@@ -276,7 +276,6 @@ def _hash_token(salt: str, token: str) -> str:
 
 
 def _read_records(path: Path) -> dict[str, TokenRecord]:
-    """Read the file."""
     descriptor = -1
     try:
         descriptor = os.open(path, os.O_RDONLY)

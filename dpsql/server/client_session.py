@@ -51,7 +51,7 @@ from dpsql.privacy.codec import write_as
 from dpsql.privacy.records import BudgetState, Entry
 from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel, clip_text
-from dpsql.server.rights import BODY_OVERHEAD
+from dpsql.server.rights import BODY_OVERHEAD, FAILED
 from dpsql.session.description import match_parameters
 from dpsql.session.explanation import Explanation, Why
 from dpsql.session.interface import Question, may_keep
@@ -78,7 +78,6 @@ MAX_REMEMBERED_BYTES = 64 << 20
 MAX_CHARGE_TEXT = 1000
 """Characters of a statement in the list of the latest charges."""
 
-_FAILED = "the server could not finish this, and withholds the reason."
 _FAILED_HINT = "SHOW LEDGER says whether it was charged."
 _GONE = "run its cell again: stored answers are free."
 
@@ -134,7 +133,7 @@ class ClientSession:
             yield encode(self._write_error(error))
         except Exception as error:
             report(error)
-            yield encode(self._write_error(Error(_FAILED, hint=_FAILED_HINT)))
+            yield encode(self._write_error(Error(FAILED, hint=_FAILED_HINT)))
 
     def _check_sizes(self, head: Head, size: int) -> None:
         """Raise ParseError if a message of ``size`` bytes has larger statements or parameters than the owner allows."""

@@ -159,7 +159,6 @@ class AnalystWorker:
                 return
 
     def _do(self, frame: Message) -> None:
-        """Answer a frame of the front."""
         tasks = {"call": self._call, "restore": self._restore, "leave": self._leave}
         tasks[frame.head["kind"]](frame)
 

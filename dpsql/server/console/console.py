@@ -203,7 +203,6 @@ class Console:
         return {"kind": "setup", "policies": places, "host": host, **shown}
 
     def _answer(self, asked: Message) -> dict[str, object]:
-        """Answer the process."""
         kind = asked.head["kind"]
         if kind == "live":
             return {

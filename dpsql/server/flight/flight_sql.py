@@ -348,7 +348,6 @@ def _read_batch(reader: Any) -> pa.RecordBatch | None:
 
 
 def _read_value(column: pa.Array) -> object:
-    """Return the one value of a column."""
     try:
         value = column[0].as_py()
     except Exception:  # a time outside Python's range, or an unknown type

@@ -296,7 +296,6 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
     # -- authentication -----------------------------------------------------------------------------------------
 
     def _authenticate(self, context: Any) -> Right:
-        """Return the caller's right."""
         peer = context.peer()
         peer = peer.decode(errors="replace") if isinstance(peer, bytes) else str(peer)
         right = self._find_right(context, peer)

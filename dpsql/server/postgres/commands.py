@@ -173,20 +173,34 @@ class Done:
     rows: tuple[tuple[str, ...], ...] = field(default=())
 
 
+def run_transaction(words: Sequence[str]) -> Done | None:
+    """Return the outcome of a command about transactions; None for another command.
+
+    >>> run_transaction(["COMMIT", "AND", "CHAIN"]).transaction, run_transaction(["ROLLBACK"]).transaction
+    ('', 'I')
+    """
+    upper = [word.upper() for word in words]
+    word = upper[0] if upper else ""
+    if word == "BEGIN" or upper[:2] == ["START", "TRANSACTION"]:
+        return Done("BEGIN" if word == "BEGIN" else "START TRANSACTION", "T")
+    if word in ("COMMIT", "END", "ROLLBACK", "ABORT"):
+        stays = "TO" in upper or ("CHAIN" in upper and "NO" not in upper)
+        return Done("COMMIT" if word in ("COMMIT", "END") else "ROLLBACK", "" if stays else "I")
+    return Done(word) if word in ("SAVEPOINT", "RELEASE") else None
+
+
 def run_command(words: Sequence[str], settings: ClientSettings, only_describe: bool = False) -> Done:
     """Run a command, or return its outcome without changes (``only_describe``).
 
     Raises:
         BindError: the command or its setting is unknown.
     """
-    word = words[0].upper()
-    if word in ("BEGIN", "START"):
-        return Done("BEGIN" if word == "BEGIN" else "START TRANSACTION", "T")
-    upper = [other.upper() for other in words]
-    if word in ("COMMIT", "END", "ROLLBACK", "ABORT"):
-        stays = "TO" in upper or ("CHAIN" in upper and "NO" not in upper)
-        return Done("COMMIT" if word in ("COMMIT", "END") else "ROLLBACK", "" if stays else "I")
-    if word in ("SAVEPOINT", "RELEASE", "LISTEN", "UNLISTEN"):
+    done = run_transaction(words)
+    if done is not None:
+        return done
+    upper = [word.upper() for word in words]
+    word = upper[0]
+    if word in ("LISTEN", "UNLISTEN"):
         return Done(word)
     if upper[:2] == ["SET", "CONSTRAINTS"]:
         return Done("SET CONSTRAINTS")

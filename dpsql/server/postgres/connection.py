@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import re
 import secrets
 import socket
 import struct
@@ -42,7 +43,7 @@ from dpsql.server.connections import (
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.postgres import messages
 from dpsql.server.postgres.authentication import ScramError
-from dpsql.server.postgres.commands import REPORTED, ClientSettings
+from dpsql.server.postgres.commands import REPORTED, ClientSettings, Done, run_transaction
 from dpsql.server.postgres.login import LoggedIn, Login, read_first
 from dpsql.server.postgres.messages import (
     BindMessage,
@@ -203,17 +204,16 @@ class Portals:
 _ENDED = "this session has ended; connect again."
 _IDLE = "the session was idle for too long; connect again."
 
-_COMMANDS = {
-    **dict.fromkeys(("BEGIN", "BEGIN TRANSACTION", "BEGIN READ ONLY"), ("BEGIN", "T")),
-    "START TRANSACTION": ("START TRANSACTION", "T"),
-    **dict.fromkeys(("COMMIT", "END", "COMMIT TRANSACTION"), ("COMMIT", "I")),
-    **dict.fromkeys(("ROLLBACK", "ROLLBACK TRANSACTION"), ("ROLLBACK", "I")),
-}
-"""Texts that tools send around each statement: their tags, and the transaction's status after them."""
+_PLAIN = re.compile(
+    r"\s*((?:BEGIN|START|COMMIT|END|ROLLBACK|ABORT|SAVEPOINT|RELEASE)\b[\w\s]*);?\s*", re.IGNORECASE
+)
+"""Texts that tools send around each statement, which need no worker."""
 
 
-def _find_command(text: str) -> tuple[str, str] | None:
-    return _COMMANDS.get(text.strip().removesuffix(";").upper())
+def _find_command(text: str) -> Done | None:
+    """Return the outcome of a command about transactions; None for another text."""
+    found = _PLAIN.fullmatch(text)
+    return None if found is None else run_transaction(found[1].split())
 
 
 _LETTING_GO = frozenset({b"C", b"H", b"S"})
@@ -306,7 +306,6 @@ class PostgresConnection:
             raise refuse_message(messages.IDLE, _IDLE, last=True)
 
     def _ask_right(self, letting_go: bool) -> None:
-        """Check the analyst's right."""
         try:
             self._right.check(letting_go)
         except RightError as refusal:
@@ -344,7 +343,6 @@ class PostgresConnection:
         return True
 
     def _answer(self, kind: bytes, body: bytes) -> None:
-        """Answer a message."""
         self._ask_right(letting_go=kind in _LETTING_GO)
         try:
             if kind != b"E" and not self._skipping:
@@ -375,12 +373,12 @@ class PostgresConnection:
                 self.stream.write(self._read_end(message))
 
     def _run_known(self, text: str) -> bool:
-        """Answer a text of :data:`_COMMANDS`; return whether it is one."""
+        """Answer a command about transactions; return whether the text is one."""
         known = _find_command(text)
         if known is None:
             return False
-        tag, self._transaction = known
-        self.stream.write(write_complete(tag))
+        self._transaction = known.transaction or self._transaction
+        self.stream.write(write_complete(known.tag))
         return True
 
     def _parse(self, body: bytes) -> None:
@@ -461,7 +459,7 @@ class PostgresConnection:
         portal.rows, portal.at, portal.tail = b"", 0, write_complete("SELECT 0")
 
     def _start_portal(self, portal: Portal) -> bool:
-        """Run a portal's statement, and keep its rows; return False if it is one of :data:`_COMMANDS`."""
+        """Run a portal's statement, and keep its rows; return False if it is a command about transactions."""
         describing, portal.describing = portal.describing, False
         text = portal.statement.text
         if _find_command(text) is not None:

@@ -624,5 +624,4 @@ def _make_samples(kinds: Sequence[int], text: str) -> dict[str, Any]:
 
 
 def _sample(kind: int) -> Any:
-    """Return a value of a type."""
     return _SAMPLES.get(kind, ["1"] if kind in types.ARRAYS.values() else "1")
