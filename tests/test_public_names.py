@@ -98,7 +98,7 @@ def test_importing_costs_nothing() -> None:
         "heavy |= {'dpsql.exact.candidate_statistics', 'dpsql.mechanisms.fast.candidate_scores', 'dpsql.lock.scores'}\n"
         "heavy |= {'dpsql.client.channel', 'dpsql.client.wire', 'dpsql.session.explanation', 'dpsql.policy.unit_guess'}\n"
         "heavy |= {'dpsql.report', 'dpsql.engine.text_sources', 'dpsql.privacy.pld', 'dpsql.privacy.tradeoff'}\n"
-        "heavy |= {'dpsql.lock.spark_reader', 'dpsql.server', 'dpsql.notebook.magic', 'asyncio', 'urllib.request'}\n"
+        "heavy |= {'dpsql.lock.spark_reader', 'dpsql.server', 'dpsql.notebook.magic', 'asyncio', 'urllib.request', 'mpmath'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", check], check=True, timeout=120)

@@ -18,13 +18,13 @@ from fractions import Fraction
 from functools import partial
 
 import numpy as np
-from mpmath import libmp
 from numpy.typing import NDArray
 
 from dpsql.late_dataclass import dataclass
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_discrete_laplace, draw_geometric
 from dpsql.numerics.exact_numbers import SAFE, Integers, add_integers, to_integers
+from dpsql.numerics.interval_arithmetic import libmp
 
 _LANES = 4  # 16-bit lanes in a random word: enough to decide all but about three in 65,536 comparisons
 _BLOCK = 1 << 15  # candidates per pass, within the cache of one core
@@ -48,9 +48,9 @@ def _exp_interval(exponent: Fraction, bits: int) -> tuple[int, int]:
     if numerator > denominator * (bits + 1):  # exp(-x) < 2**-x
         return 0, 1
     precision = bits + 40 + (numerator // denominator).bit_length()
-    argument = libmp.from_rational(-numerator, denominator, precision, "n")
-    value = libmp.mpf_exp(argument, precision, "n")
-    fixed = int(libmp.to_fixed(value, bits))
+    argument = libmp().from_rational(-numerator, denominator, precision, "n")
+    value = libmp().mpf_exp(argument, precision, "n")
+    fixed = int(libmp().to_fixed(value, bits))
     return max(0, fixed - 1), fixed + 2
 
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
-from mpmath import libmp
 from numpy.typing import NDArray
 
 from dpsql.late_dataclass import dataclass
@@ -31,88 +30,96 @@ GUARD_BITS = 16
 """Bits of every transcendental value that are not relied on (mpmath guarantees all except about one)."""
 
 
+@cache
+def libmp() -> Any:
+    """Return mpmath's raw floats. They are slow to import, and most statements need none."""
+    from mpmath import libmp as raw_floats
+
+    return raw_floats
+
+
 def dyadic(mantissa: int, exponent: int) -> Raw:
     """Return ``mantissa * 2**exponent``, exactly."""
-    return libmp.from_man_exp(mantissa, exponent)
+    return libmp().from_man_exp(mantissa, exponent)
 
 
 def shift(x: Raw, places: int) -> Raw:
     """Return ``x * 2**places``, exactly."""
-    return libmp.mpf_shift(x, places)
+    return libmp().mpf_shift(x, places)
 
 
 def rational(x: Fraction, bits: int) -> Interval:
     """Enclose a fraction, to ``bits`` bits."""
     n, d = x.numerator, x.denominator
-    return libmp.from_rational(n, d, bits, "f"), libmp.from_rational(n, d, bits, "c")
+    return libmp().from_rational(n, d, bits, "f"), libmp().from_rational(n, d, bits, "c")
 
 
 def _widen(low: Raw, high: Raw, bits: int) -> Interval:
     slack = dyadic(1, GUARD_BITS - bits)
-    down = libmp.mpf_sub(low, libmp.mpf_mul(libmp.mpf_abs(low), slack), bits, "f")
-    up = libmp.mpf_add(high, libmp.mpf_mul(libmp.mpf_abs(high), slack), bits, "c")
+    down = libmp().mpf_sub(low, libmp().mpf_mul(libmp().mpf_abs(low), slack), bits, "f")
+    up = libmp().mpf_add(high, libmp().mpf_mul(libmp().mpf_abs(high), slack), bits, "c")
     return down, up
 
 
 def exp(x: Interval, bits: int) -> Interval:
     """Enclose the exponential."""
-    return _widen(libmp.mpf_exp(x[0], bits, "f"), libmp.mpf_exp(x[1], bits, "c"), bits)
+    return _widen(libmp().mpf_exp(x[0], bits, "f"), libmp().mpf_exp(x[1], bits, "c"), bits)
 
 
 def log(x: Interval, bits: int) -> Interval:
     """Enclose the natural logarithm; minus infinity at zero."""
-    low = libmp.fninf if x[0] == libmp.fzero else libmp.mpf_log(x[0], bits, "f")
-    high = libmp.mpf_log(x[1], bits, "c")
-    if low == libmp.fninf:
+    low = libmp().fninf if x[0] == libmp().fzero else libmp().mpf_log(x[0], bits, "f")
+    high = libmp().mpf_log(x[1], bits, "c")
+    if low == libmp().fninf:
         return low, _widen(high, high, bits)[1]
     return _widen(low, high, bits)
 
 
 def tail(x: Interval, bits: int) -> Interval:
     """Enclose the probability that a standard normal variable exceeds ``x``."""
-    root = libmp.mpf_sqrt(dyadic(1, -1), bits + 8, "n")
-    low = libmp.mpf_erfc(libmp.mpf_mul(x[1], root, bits + 8, "n"), bits, "n")
-    high = libmp.mpf_erfc(libmp.mpf_mul(x[0], root, bits + 8, "n"), bits, "n")
+    root = libmp().mpf_sqrt(dyadic(1, -1), bits + 8, "n")
+    low = libmp().mpf_erfc(libmp().mpf_mul(x[1], root, bits + 8, "n"), bits, "n")
+    high = libmp().mpf_erfc(libmp().mpf_mul(x[0], root, bits + 8, "n"), bits, "n")
     # an error of 2**-(bits+6) in the argument moves erfc by a factor of about x**2 times that
-    sizes = (libmp.mpf_abs(end) for end in x)
+    sizes = (libmp().mpf_abs(end) for end in x)
     spread = 2 * max(0, *(size[2] + size[3] for size in sizes))
     low, high = _widen(low, high, bits - spread)
-    return libmp.mpf_shift(low, -1), libmp.mpf_shift(high, -1)
+    return libmp().mpf_shift(low, -1), libmp().mpf_shift(high, -1)
 
 
 def add(x: Interval, y: Interval, bits: int) -> Interval:
     """Enclose the sum."""
-    return libmp.mpi_add(x, y, bits)  # type: ignore[no-any-return]
+    return libmp().mpi_add(x, y, bits)  # type: ignore[no-any-return]
 
 
 def subtract(x: Interval, y: Interval, bits: int) -> Interval:
     """Enclose the difference."""
-    return libmp.mpi_sub(x, y, bits)  # type: ignore[no-any-return]
+    return libmp().mpi_sub(x, y, bits)  # type: ignore[no-any-return]
 
 
 def multiply(x: Interval, y: Interval, bits: int) -> Interval:
     """Enclose the product."""
-    return libmp.mpi_mul(x, y, bits)  # type: ignore[no-any-return]
+    return libmp().mpi_mul(x, y, bits)  # type: ignore[no-any-return]
 
 
 def divide(x: Interval, y: Interval, bits: int) -> Interval:
     """Enclose the quotient."""
-    return libmp.mpi_div(x, y, bits)  # type: ignore[no-any-return]
+    return libmp().mpi_div(x, y, bits)  # type: ignore[no-any-return]
 
 
 def is_at_most(x: Raw, y: Raw) -> bool:
     """Return whether ``x <= y``."""
-    return bool(libmp.mpf_le(x, y))
+    return bool(libmp().mpf_le(x, y))
 
 
 def floor(x: Raw) -> int:
     """Round an endpoint down to an integer."""
-    return int(libmp.to_int(libmp.mpf_floor(x)))
+    return int(libmp().to_int(libmp().mpf_floor(x)))
 
 
 def fraction(x: Raw) -> Fraction:
     """Return the exact value of an endpoint."""
-    numerator, denominator = libmp.to_rational(x)
+    numerator, denominator = libmp().to_rational(x)
     return Fraction(int(numerator), int(denominator))
 
 
