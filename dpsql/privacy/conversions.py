@@ -42,8 +42,7 @@ _PI = Decimal(
     "03819644288109756659334461284756482337867831652712"
 )
 _FAR = 12
-"""From here on a continued fraction of :data:`_LEVELS` levels gives a tail, below it a series."""
-_LEVELS = 300
+"""From here on a continued fraction gives a tail, below it a series."""
 
 
 def _exactly(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -159,17 +158,18 @@ def normal_tail(x: Decimal) -> Decimal:
     with localcontext(EXACT, prec=2 * DIGITS + 20) as context:
         z, square = abs(x), x * x
         density = (square / -2).exp() / (2 * _PI).sqrt()
-        context.prec = DIGITS + 60
         if z < _FAR:
+            context.prec = DIGITS + 10 + int(square / 4)  # as many more as the last difference cancels
             term, total, odd = z, z, 1
-            while term > total.scaleb(-DIGITS - 50):
+            while term and term.adjusted() > total.adjusted() - context.prec:
                 odd += 2
                 term *= square / odd
                 total += term
             tail = Decimal("0.5") - density * total
         else:
+            context.prec = DIGITS + 10
             below = z
-            for level in range(_LEVELS, 0, -1):
+            for level in range(60 + int(50_000 / square), 0, -1):
                 below = z + level / below
             tail = density / below
         tail = tail if x >= 0 else 1 - tail
