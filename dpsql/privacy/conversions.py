@@ -150,24 +150,25 @@ def normal_tail(x: Decimal) -> Decimal:
 
     Near 0 it is ``1/2 - phi(x) (x + x^3/3 + x^5/(3 * 5) + ...)``, whose terms are positive, so that only the last difference
     cancels; far from 0 ``phi(x) / (x + 1/(x + 2/(x + 3/ ...)))`` (Abramowitz and Stegun, 26.2.11 and 26.2.14). mpmath has
-    it, too, but its import takes a tenth of the time to a session's first answer.
+    it, too, but its import takes a twentieth of the time to a session's first answer.
     """
     if x > 10**9:
         return Decimal(0)
-    # the square is exact, so that its exponential has all digits
     with localcontext(EXACT, prec=2 * DIGITS + 20) as context:
-        z, square = abs(x), x * x
-        density = (square / -2).exp() / (2 * _PI).sqrt()
-        if z < _FAR:
-            context.prec = DIGITS + 10 + int(square / 4)  # as many more as the last difference cancels
-            term, total, odd = z, z, 1
-            while term and term.adjusted() > total.adjusted() - context.prec:
+        z, square, exponent = abs(x), x * x, x * x / -2  # exactly, so that the exponential has all digits
+        near = z < _FAR
+        context.prec = DIGITS + 15 + (int(square / 4) if near else 0)  # the last difference cancels some
+        density = exponent.exp() / (2 * _PI).sqrt()
+        if near:
+            bits = 10 * context.prec // 3
+            factor, term, odd = int(square * 2**bits), int(z * 2**bits), 1
+            total = term
+            while term:
                 odd += 2
-                term *= square / odd
+                term = (term * factor >> bits) // odd
                 total += term
-            tail = Decimal("0.5") - density * total
+            tail = Decimal("0.5") - density * total / 2**bits
         else:
-            context.prec = DIGITS + 10
             below = z
             for level in range(60 + int(50_000 / square), 0, -1):
                 below = z + level / below
