@@ -28,7 +28,7 @@ from dpsql.late_dataclass import dataclass
 from dpsql.owner.column_checks import find_kind, find_known_bounds
 from dpsql.policy.model import Budget, Column, NameMapping, Policy, Table, fold
 from dpsql.policy.tables import TEXT_KINDS, ZONED, parse_path
-from dpsql.policy.toml import TODO, write_toml
+from dpsql.policy.toml import TODO, write_key, write_toml
 from dpsql.policy.unit_guess import find_units, list_candidates, names_a_person, names_a_thing
 from dpsql.policy.validate import settle_name
 from dpsql.privacy.accountants import suggest_delta
@@ -262,7 +262,7 @@ def _write_guessed(table: str, name: str, kind: str | None, unit: bool, still: l
     if sort == "number" and not names_a_thing(name):
         known = find_known_bounds(name)
         if known is not None:
-            line = f'{_key(name)} = {{ type = "{kind}", bounds = {known[0]} }}'
+            line = f'{write_key(name)} = {{ type = "{kind}", bounds = {known[0]} }}'
             return _comment(line, f"GUESS of its type, and from the name: {known[1]}")
         still.append(f"{table}.{name}.bounds")
         said = "GUESS of its type; bounds are [lowest, highest], for sums and means; or delete them"
@@ -285,7 +285,7 @@ def _write_column(table: str, name: str, kind: str | None, unit: bool, still: li
         known = find_known_bounds(name)
         if known is not None:
             guess = f"{kind}; GUESS, from the name: {known[1]}"
-            return _comment(f"{_key(name)} = {{ bounds = {known[0]} }}", guess)
+            return _comment(f"{write_key(name)} = {{ bounds = {known[0]} }}", guess)
         still.append(f"{table}.{name}.bounds")
         return _inline(
             name, {"bounds": TODO}, f"{kind}; [lowest, highest], for sums and means; or delete the line"
@@ -297,12 +297,8 @@ def _write_column(table: str, name: str, kind: str | None, unit: bool, still: li
         if simplify_type(kind) == ZONED:
             example = f'time_zone = "UTC", {example}'
             said = "optional: the zone of its local times, and the first and the last that count"
-        return _comment(f"# {_key(name)} = {{ {example} }}", f"{kind}; {said}")
+        return _comment(f"# {write_key(name)} = {{ {example} }}", f"{kind}; {said}")
     return f"# {name}: {kind}{_REST.get(sort, '')}"
-
-
-def _key(name: str) -> str:
-    return write_toml({name: 1}).partition(" = ")[0]
 
 
 def _inline(name: str, value: Mapping[str, object], comment: str) -> str:

@@ -436,7 +436,8 @@ def _write(value: object) -> str:
     ]
 
 
-def _key(name: str) -> str:
+def write_key(name: str) -> str:
+    """Return a key, in quotes if it needs them."""
     return write_toml({name: 1}).partition(" = ")[0]
 
 
@@ -449,12 +450,12 @@ def _set(text: str, keys: Keys, value: object, comment: str) -> str:
         return _comment(f"{text[:start]} {_write(value)}{text[end:]}", start, comment)
     parent = keys[:-1]
     if any(section == parent for section, _ in _list_sections(text)):
-        return _append(text, parent, f"{_key(keys[-1])} = {_write(value)}", comment)
+        return _append(text, parent, f"{write_key(keys[-1])} = {_write(value)}", comment)
     found = places.get(parent)
     if found is not None and not _HEADER.match(text, text.rfind("\n", 0, found[0]) + 1):
         start = _start_of_value(text, found[0])
         brace = text.index("{", start)
-        item = f" {_key(keys[-1])} = {_write(value)}"
+        item = f" {write_key(keys[-1])} = {_write(value)}"
         rest = text[brace + 1 :]
         comma = " " if rest.startswith("}") else "" if rest.lstrip().startswith("}") else ","
         return _comment(f"{text[: brace + 1]}{item}{comma}{rest}", start, comment)
@@ -463,14 +464,14 @@ def _set(text: str, keys: Keys, value: object, comment: str) -> str:
         start = places[nearest][0]
         line = text.rfind("\n", 0, start) + 1
         section = _section_of(text, line)
-        dotted = ".".join(map(_key, keys[len(section) :]))
+        dotted = ".".join(map(write_key, keys[len(section) :]))
         if not _HEADER.match(text, line):
             return f"{text[:line]}{_pad(f'{dotted} = {_write(value)}', comment)}\n{text[line:]}"
     if len(parent) < 2:
         raise PolicyError(f"the policy has no section [{'.'.join(keys)}].")
     if len(parent) == 3 and parent[2] == "columns":
-        head = f"[{'.'.join(map(_key, parent))}]"
-        line_of = _pad(f"{_key(keys[-1])} = {_write(value)}", comment)
+        head = f"[{'.'.join(map(write_key, parent))}]"
+        line_of = _pad(f"{write_key(keys[-1])} = {_write(value)}", comment)
         end = _end_of_sections(text, parent[:2])
         return f"{text[:end].rstrip()}\n\n{head}\n{line_of}\n{text[end:] and chr(10)}{text[end:]}"
     return _set(text, parent, {keys[-1]: value}, comment)

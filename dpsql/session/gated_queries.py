@@ -1,6 +1,7 @@
 """A session's exact queries: proved and bound before payment, read after it.
 
-A refusal depends on the text, the policy and the schemas alone: no row is read before payment.
+A refusal depends on the text, the policy and the schemas alone: no row is read before payment. The module stands apart from
+``compiler.py``, which knows names and cells, because it alone hands texts to the engine, and each through the gate.
 """
 
 from __future__ import annotations
