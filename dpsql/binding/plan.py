@@ -350,7 +350,7 @@ class Plan:
         """Return the notes under an answer; ``released`` notes on columns without intervals get the outputs' names."""
         names = self.output_names
         named = (_name_note(note, names) for note in released)
-        return (*self.notes, *named, *self._explain_missing(relations, table, names))
+        return tuple(dict.fromkeys((*self.notes, *named, *self._explain_missing(relations, table, names))))
 
     def _explain_missing(
         self, relations: Mapping[str, pa.Table], table: pa.Table, names: Mapping[str, str]

@@ -80,8 +80,11 @@ def _sums(relation: Relation, claim: base.SumsClaim, symbols: Symbols) -> None:
     if len(relation.sources) != 1:
         refuse("sums of several sources")
     by = relation.open | relation.key.keys() if claim.selected else relation.open
-    if not all(symbols.decided(_column(relation, name).symbol, by) for name in claim.keys):
+    named = frozenset(_column(relation, name).symbol for name in claim.keys)
+    if not all(symbols.decided(symbol, by) for symbol in named):
         refuse("a group that depends on others' rows")
+    if not all(symbols.decided(symbol, named) for symbol in relation.key):
+        refuse("several groups under one key")
     if not claim.selected and not relation.fixed and (claim.keys or relation.key):
         refuse("which groups there are is private" if claim.keys else "more groups than are known")
     keys = list(dict.fromkeys(source for (source,) in relation.key.values()))

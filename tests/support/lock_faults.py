@@ -43,6 +43,8 @@ FAULTS = {
     "an upper end by rows that don't count": (BUDGETED, r"4 \* counted", "4 * n"),
     "a count held to one row more": ("SELECT COUNT(*) AS n FROM visits", r"LEAST\((\S+), 3\)", r"LEAST(\1, 4)"),
     "the unit forged by another column": ("SELECT COUNT(*) AS n FROM visits", r'"patient_id" AS dpsql_unit', '"ward" AS dpsql_unit'),
+    "groups without their key": ("SELECT note, COUNT(*) AS n FROM visits GROUP BY note", r"^SELECT k0,", "SELECT NULL AS k0,"),
+    "groups under a coarser key": ("SELECT note, COUNT(*) AS n FROM visits GROUP BY note", r"^SELECT k0,", "SELECT LEFT(k0, 1) AS k0,"),
     "a group more": ("SELECT note, COUNT(*) AS n FROM visits GROUP BY note", r"lag\(u, 2\)", "lag(u, 3)"),
     "rows of nobody": ("SELECT COUNT(*) AS n FROM visits", r'NOT \S+ IS NULL|"\w+"\."dpsql_unit" IS NOT NULL', "1 = 1"),
     "an order without the salt": ("SELECT note, COUNT(*) AS n FROM visits GROUP BY note", r"\$salt", "7"),

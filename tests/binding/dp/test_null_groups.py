@@ -158,3 +158,9 @@ def test_groups_that_hold_every_row_add_up_under_noise(tmp_path: Path) -> None:
             text = "SELECT WITH DP OPTIONS (epsilon = 0.5, consistent = TRUE) k, COUNT(*) FROM t GROUP BY ROLLUP (k)"
             found = dict(session.sql(text, fresh=True).fetchall())
             assert found[None] == found["a"] + found["b"]
+
+
+def test_a_note_is_given_once_for_all_grouping_sets(session: dpsql.Session) -> None:
+    result = session.sql("SELECT k, f, AVG(x) FROM t WHERE x > 100 GROUP BY GROUPING SETS ((k), (f), ())")
+    assert any("are NULL" in note for note in result.notes)
+    assert len(result.notes) == len(set(result.notes))
