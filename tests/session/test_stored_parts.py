@@ -319,9 +319,12 @@ def test_the_share_pays_for_the_parts_that_others_paid(morning: Open) -> None:
 # -- crashes ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_kill_at_any_line_leaves_no_part_unpaid_and_no_stored_part_is_paid_again(tmp_path: Path) -> None:
-    """At sampled lines; all of them take an hour: ``python -m tests.support.killed_refresh FOLDER 1``."""
-    command = [sys.executable, "-m", "tests.support.killed_refresh", str(tmp_path), "60"]
+@pytest.mark.parametrize("what", ["statement", "release"])
+def test_a_kill_at_any_line_leaves_no_part_unpaid_and_no_stored_part_is_paid_again(
+    tmp_path: Path, what: str
+) -> None:
+    """At sampled lines; all of them take an hour: ``python -m tests.support.killed_refresh FOLDER statement 1``."""
+    command = [sys.executable, "-m", "tests.support.killed_refresh", str(tmp_path), what, "90"]
     ran = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=Path(__file__).parents[2])
     found = json.loads(ran.stdout)
     assert found["lines"] > 1000

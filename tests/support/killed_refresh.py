@@ -1,8 +1,9 @@
 """Kills a refresh of an answer in parts at its lines, in processes of their own, and asks again.
 
-``python -m tests.support.killed_refresh FOLDER STEP``: at every ``STEP``-th line that one refresh runs (1: at each). After each
-kill the ledger is verified, no period that had a part has paid again, and asking again gives all days, and is free after that.
-A line counts once before the first transaction of the ledger, and once after each.
+``python -m tests.support.killed_refresh FOLDER WHAT STEP``: of a ``statement`` or a ``release``, at every ``STEP``-th line that
+one refresh runs (1: at each). After each kill the ledger is verified, no period that had a part has paid again, a release is the
+one from before or the new one, and asking again gives all days, and is free after that. A line counts once before the first
+transaction of the ledger, and once after each.
 """
 
 from __future__ import annotations
@@ -78,9 +79,10 @@ class Lines:
 
 
 class Refresh:
-    """One refresh of a day that is new, over a ledger with a part of each earlier day."""
+    """One refresh of a day that is new, over a ledger with a part of each earlier day: of a statement, or of a release."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, release: bool) -> None:
+        self.release = release
         self.data = folder / "data"
         self.work, self.kept = folder / "work", folder / "kept"
         self.ledger = self.work / "l.ledger"
@@ -95,16 +97,22 @@ class Refresh:
                 importlib.import_module(name)
         shutil.copytree(self.work, self.kept)
 
-    def ask(self, days: int, lines: Lines | None = None) -> list[Any]:
+    def ask(self, days: int, lines: Lines | None = None, text: str = "") -> list[Any]:
         """Ask on the morning after so many days; return the cost line, the answer, and the number of lines."""
         closed = POLICY.replace('data_until = "yesterday"', 'closed_before = "today"\ndata_until = "closed"')
         dpsql.Policy.today = FIRST + datetime.timedelta(days=days)  # type: ignore[assignment, method-assign]
         policy = dpsql.Policy.loads(closed, base=self.data)
         with dpsql.connect(policy=policy, ledger=self.ledger) as session:
             sys.settrace(lines)
-            result = session.sql(DAILY)
+            result = session.sql(text or self.write(days))
             sys.settrace(None)
             return [result.cost_line, sorted(map(str, result.fetchall())), len(lines.known) if lines else 0]
+
+    def write(self, days: int) -> str:
+        """Return the statement of a morning: the first one creates the release."""
+        if not self.release:
+            return DAILY
+        return f"CREATE RELEASE daily AS {DAILY}" if days == STORED else "REFRESH RELEASE daily"
 
     def restore(self) -> None:
         shutil.rmtree(self.work)
@@ -140,6 +148,10 @@ class Refresh:
         assert charged == once, charged  # no period has paid twice
         assert len(once) == STORED + (last in once)
         verify_ledger(self.ledger)  # each stored answer is one that was paid
+        if self.release:
+            code, (_, rows, _) = run_apart(lambda: self.ask(DAYS, text="SELECT * FROM daily"))
+            assert code == 0
+            assert len(rows) in (STORED, DAYS)
         code, (line_again, rows, _) = run_apart(lambda: self.ask(DAYS))
         assert code == 0
         stored = line_again.startswith(f"{DAYS} days stored · no charge")
@@ -157,12 +169,12 @@ class Refresh:
         return "stored" if stored else "charged" if last in once else "untouched"
 
 
-def main(folder: Path, step: int, first: int = 1) -> None:
-    refresh = Refresh(folder)
+def main(folder: Path, release: bool, step: int, first: int = 1) -> None:
+    refresh = Refresh(folder, release)
     lines = refresh.count_lines()
     found = Counter(refresh.kill(line) for line in range(first, lines + 1, step))
     print(json.dumps({"lines": lines, **found}), flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))
+    main(Path(sys.argv[1]), sys.argv[2] == "release", *map(int, sys.argv[3:]))
