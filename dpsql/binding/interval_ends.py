@@ -22,8 +22,6 @@ from dpsql.late_dataclass import dataclass
 
 ShownEnds = Mapping[str, tuple[str, str]]
 """Columns of a relation with intervals, each with the columns of its lower and upper ends."""
-END_CALLS = {"INTERVAL_LOW": 0, "INTERVAL_HIGH": 1}
-"""The calls for an end of an interval."""
 
 _INTEGERS = frozenset(
     exp.DataType.Type[f"{sign}{name}"]

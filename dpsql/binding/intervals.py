@@ -18,7 +18,6 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.binding.interval_ends import (
-    END_CALLS,
     ColumnEnds,
     Known,
     Leaf,
@@ -31,6 +30,7 @@ from dpsql.binding.interval_ends import (
 from dpsql.binding.public_statement import MakeName
 from dpsql.binding.relations.relation import column, fold
 from dpsql.binding.traced_columns import PublicColumns
+from dpsql.catalogue.row_names import END_CALLS
 from dpsql.language.dialect import bind_error
 from dpsql.late_dataclass import dataclass
 

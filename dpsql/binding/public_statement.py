@@ -28,12 +28,13 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 
 from dpsql.binding.plan import PrivateBlock, Renamed
-from dpsql.binding.relations.relation import INTERNAL, Relation, column, fold
+from dpsql.binding.relations.relation import INTERNAL, Names, Relation, column, fold
 from dpsql.binding.values.sql_types import Type
 from dpsql.catalogue.aggregate_names import MECHANISMS, MODES
 from dpsql.language.dialect import (
     bind_error,
     find_nodes,
+    has_more_nodes,
     join_word,
     list_children,
     table_named,
@@ -206,6 +207,31 @@ def resolve_key(
         items = (item for item in select.expressions if isinstance(item, exp.Alias))
         return next((item.this for item in items if fold(item.alias) == fold(node.name)), node)
     return node
+
+
+MAX_EXPRESSION_NODES = 10_000
+"""The most nodes of an expression after alias substitution."""
+NAME_PARTS = "name the parts in a subquery, and use their names."
+
+
+def substitute_aliases(node: exp.Expr, aliases: Mapping[str, exp.Expr], names: Names) -> exp.Expr:
+    """Substitute the SELECT list's aliases in an expression, as DuckDB does; BindError if it becomes too large."""
+    if not aliases:
+        return node
+    holder = exp.Paren(this=node.copy())
+    for found in list(holder.find_all(exp.Column)):
+        if isinstance(found.this, exp.Star) or found.table or found.find_ancestor(exp.Query) is not None:
+            continue
+        meant = aliases.get(fold(found.name))
+        if meant is not None and names.known(found) is None:
+            found.replace(exp.Paren(this=meant.copy()))
+    inner: exp.Expr = holder.this
+    if has_more_nodes(inner, MAX_EXPRESSION_NODES):
+        what = (
+            f"this expression has more than {MAX_EXPRESSION_NODES:,} parts, once its names are written out."
+        )
+        raise bind_error(node, what, NAME_PARTS)
+    return inner
 
 
 def make_unique(names: Iterable[str]) -> list[str]:

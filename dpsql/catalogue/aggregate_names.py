@@ -5,6 +5,7 @@ To add an aggregate, add a row here, and the code that binds it in the module of
 
 from __future__ import annotations
 
+import difflib
 from fractions import Fraction
 from typing import Literal
 
@@ -281,3 +282,9 @@ var_samp variance approx_count_distinct approx_quantile
 """
 EXACT_AGGREGATES: frozenset[str] = frozenset(_EXACT.split())
 """Aggregates that depend on their rows alone, in small letters, for exact queries."""
+
+
+def nearest_aggregate(name: str) -> str | None:
+    """Return the aggregate probably meant by an unknown name; None if none is similar."""
+    near = difflib.get_close_matches(name.upper(), [*WORDS, *ALIASES], n=1, cutoff=0.8)
+    return near[0] if near else None

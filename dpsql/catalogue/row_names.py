@@ -384,6 +384,11 @@ PUBLIC_FUNCTIONS: frozenset[str] = (
     DUCKDB_WORDS | EXACT_CALLS - EXACT_ONLY | EXACT_AGGREGATES | frozenset(_ABOVE_BLOCKS.split())
 )
 """Every function that is allowed there."""
+
+END_CALLS = {"INTERVAL_LOW": 0, "INTERVAL_HIGH": 1}
+"""The calls for an end of an interval."""
+
+
 _CHANGING = (
     "age current_date current_localtime current_localtimestamp current_time current_timestamp gen_random_uuid "
     "get_current_time get_current_timestamp localtime localtimestamp now random today transaction_timestamp uuid "

@@ -212,12 +212,6 @@ def is_aggregate_name(name: str) -> bool:
     return name.upper() in {*WORDS, *ALIASES}
 
 
-def nearest_aggregate(name: str) -> str | None:
-    """Return the aggregate probably meant by an unknown name; None if none is similar."""
-    near = difflib.get_close_matches(name.upper(), [*WORDS, *ALIASES], n=1, cutoff=0.8)
-    return near[0] if near else None
-
-
 # -- words and signs --------------------------------------------------------------------------------------------
 
 _JOINED = {f"{word}BY": f"{word} BY" for word in ("GROUP", "ORDER", "PARTITION")}

@@ -556,6 +556,11 @@ def list_nodes(tree: exp.Expr, without: Collection[int] = ()) -> list[exp.Expr]:
     return nodes
 
 
+def has_more_nodes(node: exp.Expr, most: int) -> bool:
+    """Return whether a tree has more than ``most`` nodes, without visiting further nodes."""
+    return any(count >= most for count, _ in enumerate(node.walk()))
+
+
 def list_children(node: exp.Expr) -> list[exp.Expr]:
     """Return the direct subtrees of a node."""
     found = []

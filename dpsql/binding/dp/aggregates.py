@@ -13,7 +13,6 @@ from dpsql.binding.dp.budget_split import require_rows
 from dpsql.binding.dp.private_block import AggregatingBlock, BlockOutput
 from dpsql.binding.interval_ends import TIME_END, write_json_report
 from dpsql.binding.relations.relation import column
-from dpsql.binding.relations.unit_rows import name_unit
 from dpsql.binding.values import fixed_point as grids
 from dpsql.binding.values.coercion import refuse_moment
 from dpsql.binding.values.fixed_point import Back, Line, place_on_line
@@ -421,7 +420,7 @@ class AggregateCall:
         rows = self.exact.rows_in_group
         where = "in all" if rows == self.exact.caps.total else "in one group"
         many = f"{rows} row{'s' if rows != 1 else ''} {where}"
-        unit = name_unit(self.exact.bound)
+        unit = self.exact.bound.unit_name
         note = f"one {unit} counts as at most {many}; if there are more, each weighs less"
         if note not in self.block.binder.notes:
             self.block.binder.notes.append(note)

@@ -9,23 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from sqlglot import exp
 
-from dpsql.binding import public_statement
 from dpsql.binding.relations.relation import From
-from dpsql.catalogue.aggregate_names import (
-    BLOCK_CALLS,
-    CHOSEN,
-    COUNTED,
-    ELSEWHERE,
-    INSTEAD_OF,
-    NO_NOISY_FORM,
-    NO_NOISY_NODES,
-)
 from dpsql.errors import BindError, BudgetExceeded, PrivacyError, Span
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.language.options import AUTO, Options
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.per_group import GroupSelector, make_group_selector
-from dpsql.mechanisms.queries import Select
 from dpsql.numerics.exact_numbers import round_significant, write_number
 from dpsql.policy.model import Budget
 from dpsql.privacy.accountants import RuleAccountant, suggest_delta
@@ -338,58 +327,3 @@ def choose_selector(
 
 
 # -- aggregates without a noisy form -----------------------------------------------------------------------------
-
-
-def name_unnoised(node: exp.Expr) -> str | None:
-    """Return the name of an aggregate that has no noisy form; None for other calls."""
-    if isinstance(node, exp.AggFunc):
-        return NO_NOISY_NODES.get(type(node).__name__, node.sql_name())
-    called = isinstance(node, exp.Anonymous) and node.name.upper() in {*INSTEAD_OF, *NO_NOISY_FORM}
-    return node.name.upper() if called else None
-
-
-def refuse_elsewhere(node: exp.Expr, options: Options) -> None:
-    """Raise PrivacyError, with an alternative, for an aggregate that has no noisy form."""
-    if isinstance(node, exp.IgnoreNulls | exp.RespectNulls | exp.Filter | exp.WithinGroup):
-        node = node.this
-    if (name := name_unnoised(node)) is None:
-        return
-    argument = node.this if isinstance(node.this, exp.Expr) else next(iter(node.expressions), None)
-    if isinstance(argument, exp.Distinct):
-        argument = argument.expressions[0]
-    if isinstance(argument, exp.Order):
-        argument = argument.this
-    shown = "x"
-    if isinstance(argument, exp.Column | exp.Binary | exp.Paren) and not argument.find(
-        exp.Query, exp.AggFunc
-    ):
-        shown = text if len(text := to_sql(argument)) <= 60 else "x"
-    written = node.meta.get("called", name).upper() if isinstance(node, exp.AggFunc) else name
-    select = node.find_ancestor(exp.Select)
-    hint = INSTEAD_OF.get(name, ELSEWHERE).format(x=shown)
-    if name not in INSTEAD_OF and (isinstance(node, exp.AggFunc) or name.lower() in BLOCK_CALLS):
-        given = "SELECT" if options.mode_node is None else f"SELECT WITH {options.mode.upper()}"
-        hint = f"write SELECT WITH SUBSAMPLE instead of {given}: it takes this aggregate, on blocks of privacy units."
-    by, whole = node.args.get("expression"), None
-    if select is not None and shown != "x" and INSTEAD_OF.get(name) in (COUNTED, CHOSEN):
-        group = select.args.get("group") if INSTEAD_OF[name] == CHOSEN else None
-        keys = (
-            [public_statement.resolve_key(key, select) for key in group.expressions]
-            if group is not None
-            else []
-        )
-        listed = (*map(to_sql, keys), shown)
-        whole = public_statement.write_over_rows(select, Select((*listed, "COUNT(*)"), group=listed))
-    elif select is not None and shown != "x" and name in ("ARG_MAX", "ARG_MIN") and isinstance(by, exp.Expr):
-        order, mean = "2 DESC" if name == "ARG_MAX" else "2", f"AVG({to_sql(by)})"
-        whole = public_statement.write_over_rows(
-            select, Select((shown, mean), group=shown, order=order, limit=1)
-        )
-    if whole is not None:
-        why = (
-            "the row of an extreme is one person's"
-            if name.startswith("ARG_")
-            else "it counts how often each value occurs"
-        )
-        hint = f"write {whole}: {why}."
-    raise privacy_error(node, f"{written} has no noisy form.", hint)

@@ -55,10 +55,10 @@ from dpsql.binding.dp.unit_caps import (
     without_auto,
 )
 from dpsql.binding.public_statement import label_of, spell
-from dpsql.binding.relations.unit_rows import check_unit, describe_protection, name_unit
+from dpsql.binding.relations.unit_rows import check_unit, describe_protection
+from dpsql.catalogue.aggregate_names import nearest_aggregate
 from dpsql.errors import BindError, PrivacyError
 from dpsql.exact.exact_query import UNITS_COLUMN, Exact, GroupKey, write_packed_route
-from dpsql.language.advice import nearest_aggregate
 from dpsql.language.dialect import (
     privacy_error,
     to_sql,
@@ -214,7 +214,7 @@ class NoisyBlock(AggregatingBlock):
     def _say_many_groups(self, rows: int) -> str:
         """Return the note that private groups are chosen for units in as many groups as rows."""
         return (
-            f"private groups are chosen as if one {name_unit(self.bound)} were in {rows:,} of them, one for each row, so "
+            f"private groups are chosen as if one {self.bound.unit_name} were in {rows:,} of them, one for each row, so "
             "small groups are left out: a lower max_groups_contributed shows smaller ones, and counts it in fewer"
         )
 

@@ -12,26 +12,51 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.binding import public_statement
-from dpsql.binding.dp.budget_split import refuse_elsewhere
-from dpsql.binding.interval_ends import END_CALLS
-from dpsql.binding.public_statement import Released, install
-from dpsql.binding.relations import fan_out, relation
+from dpsql.binding.public_statement import (
+    Env,
+    Released,
+    UniqueNames,
+    install,
+    label_of,
+    make_unique,
+    outer_queries,
+    resolve_key,
+    spell,
+    substitute_aliases,
+    write_over_rows,
+)
 from dpsql.binding.relations.binder import Binder
-from dpsql.binding.relations.fan_out import split_conjuncts
-from dpsql.binding.relations.plan_size import has_more_nodes, refuse_keys
-from dpsql.binding.relations.projections import substitute_aliases
+from dpsql.binding.relations.fan_out import (
+    asks_for_unmatched,
+    find_lost_columns,
+    meets_whole_groups,
+    split_conjuncts,
+    surely_fails,
+    surely_null,
+)
+from dpsql.binding.relations.plan_size import refuse_keys
+from dpsql.binding.relations.relation import INTERNAL, Field, From, LostColumns, Names, column, fold
 from dpsql.binding.values.declared_values import list_values
 from dpsql.binding.values.fixed_point import come_back, leave
 from dpsql.binding.values.sql_types import Type, Typed, read_type
-from dpsql.catalogue.aggregate_names import names_of
-from dpsql.catalogue.row_names import PUBLIC_FUNCTIONS, ROW_WORDS
+from dpsql.catalogue.aggregate_names import (
+    BLOCK_CALLS,
+    CHOSEN,
+    COUNTED,
+    ELSEWHERE,
+    INSTEAD_OF,
+    NO_NOISY_FORM,
+    NO_NOISY_NODES,
+    names_of,
+    nearest_aggregate,
+)
+from dpsql.catalogue.row_names import END_CALLS, PUBLIC_FUNCTIONS, ROW_WORDS
 from dpsql.errors import BindError, PrivacyError
 from dpsql.exact.exact_query import GroupKey, PublicGroups
-from dpsql.language.advice import nearest_aggregate
 from dpsql.language.dialect import (
     bind_error,
     find_nodes,
+    has_more_nodes,
     join_word,
     parse_fragment,
     parse_select,
@@ -77,7 +102,7 @@ class BlockOutput:
 
     def express(self, confidence: float) -> exp.Expr:
         """Return its expression in the finished statement."""
-        return exp.Cast(this=relation.column(self.name), to=read_type(self.type))
+        return exp.Cast(this=column(self.name), to=read_type(self.type))
 
 
 @dataclass
@@ -86,13 +111,13 @@ class AggregatingBlock(ABC):
 
     binder: Binder
     select: exp.Select
-    bound: relation.From
+    bound: From
     options: Options
-    env: public_statement.Env
+    env: Env
     name: str = field(init=False)
     source: exp.Expr = field(init=False)
     """The relation that the SELECT reads in place of the rows."""
-    names: relation.Names = field(init=False)
+    names: Names = field(init=False)
     named: dict[str, exp.Expr] = field(init=False)
     """The expressions that the SELECT list calls by a name, over the rows."""
     domain: PublicGroups | None = None
@@ -109,7 +134,7 @@ class AggregatingBlock(ABC):
     """The analyst's expressions of the keys, by their names in the exact query."""
     own_types: dict[str, Type] = field(default_factory=dict)
     """The types of the keys' own values, by the keys' names; they may leave the engine in other types."""
-    column_names: public_statement.UniqueNames = field(default_factory=public_statement.UniqueNames)
+    column_names: UniqueNames = field(default_factory=UniqueNames)
     """The names of the release's columns: keys, then aggregates."""
     weighs_rows: bool = False
     """Whether the block has several numbers of rows, which must describe equal rows of a unit."""
@@ -127,7 +152,7 @@ class AggregatingBlock(ABC):
         self.source = table_named(self.name)
         self.names = self.bound.names
         self.named = {
-            relation.fold(item.alias): item.this.copy()
+            fold(item.alias): item.this.copy()
             for item in self.select.expressions
             if isinstance(item, exp.Alias) and not self._has_aggregate(item) and not item.find(exp.Window)
         }
@@ -175,7 +200,7 @@ class AggregatingBlock(ABC):
 
     def write_select(self, asked: Select) -> str | None:
         """Return a query, given without a source, over this block's rows; None if it depends on a query around it."""
-        return public_statement.write_over_rows(self.select, asked)
+        return write_over_rows(self.select, asked)
 
     def write_counts(self, shown: str) -> str:
         """Return the hint that counts how often each value occurs."""
@@ -250,10 +275,9 @@ class AggregatingBlock(ABC):
             return []
         if group.args.get("all"):
             return [item.unalias() for item in self.select.expressions if not self._has_aggregate(item)]
-        known = {relation.fold(f.name) for _, f in self.names.fields()}
+        known = {fold(f.name) for _, f in self.names.fields()}
         return [
-            public_statement.resolve_key(n.unnest(), self.select, lambda c: relation.fold(c.name) in known)
-            for n in group.expressions
+            resolve_key(n.unnest(), self.select, lambda c: fold(c.name) in known) for n in group.expressions
         ]
 
     def _has_aggregate(self, node: exp.Expr) -> bool:
@@ -325,7 +349,7 @@ class AggregatingBlock(ABC):
             above = self.above(inner, aliases)
             shown.append(above)
             if isinstance(item, exp.Alias):
-                aliases[relation.fold(item.alias)] = above
+                aliases[fold(item.alias)] = above
         having = select.args.get("having")
         where = exp.Where(this=self.above(having.this, aliases)) if having is not None else None
         for key in ("qualify", "order"):
@@ -337,13 +361,13 @@ class AggregatingBlock(ABC):
                     hint = "write HAVING instead of QUALIFY."
                     raise bind_error(clause, "QUALIFY needs a window function.", hint)
         for key in ("limit", "offset"):
-            for query in public_statement.outer_queries(select.args.get(key) or exp.Null()):
+            for query in outer_queries(select.args.get(key) or exp.Null()):
                 self.binder.public_query(query, self.env)
         self.build_operator()
         group = select.args.get("group")
         if group is None or group.args.keys() <= {"expressions", "all"}:
             self.binder.group_keys[self.name] = frozenset(key.name for key in self.keys.values())
-        outputs = list(zip(public_statement.make_unique(labels), shown, strict=True))
+        outputs = list(zip(make_unique(labels), shown, strict=True))
         install(select, self.source, outputs)
         select.set("where", where)
 
@@ -361,7 +385,7 @@ class AggregatingBlock(ABC):
         if isinstance(node, exp.Column):
             return node.name
         call = self.call_of(node)
-        return public_statement.label_of(call) if call is not None else public_statement.spell(node)
+        return label_of(call) if call is not None else spell(node)
 
     def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
         """Return an expression of the finished statement: keys and aggregates are columns of the release."""
@@ -375,7 +399,7 @@ class AggregatingBlock(ABC):
             return self.aggregate(call)
         refuse_elsewhere(node, self.options)
         if isinstance(node, exp.Column):
-            known = aliases.get(relation.fold(node.name)) if not node.table else None
+            known = aliases.get(fold(node.name)) if not node.table else None
             if known is not None:
                 return exp.paren(known.copy())
             self.expression(node)
@@ -412,7 +436,7 @@ class AggregatingBlock(ABC):
             return None
         if key is None:
             return None
-        return come_back(relation.column(key.name), self.own_types[key.name], key.type)
+        return come_back(column(key.name), self.own_types[key.name], key.type)
 
     def aggregate(self, call: Call) -> exp.Expr:
         """Return the expression of a call above the block; equal calls are one aggregate."""
@@ -431,7 +455,7 @@ class AggregatingBlock(ABC):
 
     def name_of(self, call: Call, text: str) -> str:
         """Return the name of a released column, before it is made unique."""
-        return public_statement.label_of(call)
+        return label_of(call)
 
     @property
     def confidence(self) -> float:
@@ -445,12 +469,12 @@ class AggregatingBlock(ABC):
         found = self.bound.unmatched
         if found is None:
             return
-        lost = fan_out.find_lost_columns(self.bound.relations)
-        fails = any(fan_out.surely_fails(node, lost) for node in self.conditions)
+        lost = find_lost_columns(self.bound.relations)
+        fails = any(surely_fails(node, lost) for node in self.conditions)
         if fails or self._adds_nothing(call, lost):
             return
-        asked = any(fan_out.asks_for_unmatched(node, lost) for node in self.conditions)
-        if not asked and fan_out.meets_whole_groups(found, self.public_key_nodes, lost):
+        asked = any(asks_for_unmatched(node, lost) for node in self.conditions)
+        if not asked and meets_whole_groups(found, self.public_key_nodes, lost):
             return
         fields = ((r, f) for r in self.bound.relations if r.private for f in r.fields)
         column = next(((r.alias, f.name) for r, f in fields if _place(f) in lost), None)
@@ -491,12 +515,7 @@ class AggregatingBlock(ABC):
             if join_word(join, "side") and (grouping := self.public_grouping(join)) is not None:
                 return grouping
         inner = len(joins) == 1 and not join_word(joins[0], "side")
-        if (
-            len(relations) != 2
-            or len(public) != 1
-            or public[0].alias.startswith(relation.INTERNAL)
-            or not inner
-        ):
+        if len(relations) != 2 or len(public) != 1 or public[0].alias.startswith(INTERNAL) or not inner:
             return None
         side = "LEFT" if public[0] is relations[0] else "RIGHT"
         return f"{side} JOIN in place of JOIN, with keys from {public[0].alias},"
@@ -515,24 +534,24 @@ class AggregatingBlock(ABC):
             f"these are all possible groups ({self.domain.origin}), whether rows have them or not"
         )
 
-    def _adds_nothing(self, call: Call, lost: relation.LostColumns) -> bool:
+    def _adds_nothing(self, call: Call, lost: LostColumns) -> bool:
         """Return whether a public row without a matching private row adds nothing to a call."""
-        if call.where is not None and fan_out.surely_fails(self.condition(call.where.copy()).node, lost):
+        if call.where is not None and surely_fails(self.condition(call.where.copy()).node, lost):
             return True
         fixed = exp.Star | exp.Literal | exp.Array | exp.Tuple
         values = [arg.copy() for arg in call.args[:2] if not isinstance(arg, fixed) and not arg.is_star]
         if call.name == "COUNT_IF":
-            return any(fan_out.surely_fails(self.condition(value).node, lost) for value in values[:1])
-        return any(fan_out.surely_null(self.expression(value).node, lost) for value in values)
+            return any(surely_fails(self.condition(value).node, lost) for value in values[:1])
+        return any(surely_null(self.expression(value).node, lost) for value in values)
 
     def _refuse_ungrouped(self, node: exp.Column) -> PrivacyError:
         """Return the refusal of a column that is neither a group nor inside an aggregate."""
         grouped = self.select.args.get("group")
         items = self.select.expressions
-        shown = {relation.fold(item.alias): item for item in items if isinstance(item, exp.Alias)}
+        shown = {fold(item.alias): item for item in items if isinstance(item, exp.Alias)}
         for key in grouped.expressions if grouped is not None else ():
             # In GROUP BY h, a column h of the rows precedes an item of that name.
-            item = shown.get(relation.fold(key.name)) if isinstance(key, exp.Column) else None
+            item = shown.get(fold(key.name)) if isinstance(key, exp.Column) else None
             if item is not None and any(found is node for found in item.walk()):
                 what = f"GROUP BY {key.name} means the column {key.name}, not the item of that name."
                 hint = f"write {items.index(item) + 1}, its place in the list, or give it another name."
@@ -575,6 +594,55 @@ def _write_grouping(key: exp.Expr) -> str:
     return to_sql(exp.Group(expressions=[key.copy()])).strip()
 
 
-def _place(item: relation.Field) -> tuple[str, str]:
+def _place(item: Field) -> tuple[str, str]:
     node = item.typed.node
     return (node.table, node.name) if isinstance(node, exp.Column) else ("", "")
+
+
+def name_unnoised(node: exp.Expr) -> str | None:
+    """Return the name of an aggregate that has no noisy form; None for other calls."""
+    if isinstance(node, exp.AggFunc):
+        return NO_NOISY_NODES.get(type(node).__name__, node.sql_name())
+    called = isinstance(node, exp.Anonymous) and node.name.upper() in {*INSTEAD_OF, *NO_NOISY_FORM}
+    return node.name.upper() if called else None
+
+
+def refuse_elsewhere(node: exp.Expr, options: Options) -> None:
+    """Raise PrivacyError, with an alternative, for an aggregate that has no noisy form."""
+    if isinstance(node, exp.IgnoreNulls | exp.RespectNulls | exp.Filter | exp.WithinGroup):
+        node = node.this
+    if (name := name_unnoised(node)) is None:
+        return
+    argument = node.this if isinstance(node.this, exp.Expr) else next(iter(node.expressions), None)
+    if isinstance(argument, exp.Distinct):
+        argument = argument.expressions[0]
+    if isinstance(argument, exp.Order):
+        argument = argument.this
+    shown = "x"
+    if isinstance(argument, exp.Column | exp.Binary | exp.Paren) and not argument.find(
+        exp.Query, exp.AggFunc
+    ):
+        shown = text if len(text := to_sql(argument)) <= 60 else "x"
+    written = node.meta.get("called", name).upper() if isinstance(node, exp.AggFunc) else name
+    select = node.find_ancestor(exp.Select)
+    hint = INSTEAD_OF.get(name, ELSEWHERE).format(x=shown)
+    if name not in INSTEAD_OF and (isinstance(node, exp.AggFunc) or name.lower() in BLOCK_CALLS):
+        given = "SELECT" if options.mode_node is None else f"SELECT WITH {options.mode.upper()}"
+        hint = f"write SELECT WITH SUBSAMPLE instead of {given}: it takes this aggregate, on blocks of privacy units."
+    by, whole = node.args.get("expression"), None
+    if select is not None and shown != "x" and INSTEAD_OF.get(name) in (COUNTED, CHOSEN):
+        group = select.args.get("group") if INSTEAD_OF[name] == CHOSEN else None
+        keys = [resolve_key(key, select) for key in group.expressions] if group is not None else []
+        listed = (*map(to_sql, keys), shown)
+        whole = write_over_rows(select, Select((*listed, "COUNT(*)"), group=listed))
+    elif select is not None and shown != "x" and name in ("ARG_MAX", "ARG_MIN") and isinstance(by, exp.Expr):
+        order, mean = "2 DESC" if name == "ARG_MAX" else "2", f"AVG({to_sql(by)})"
+        whole = write_over_rows(select, Select((shown, mean), group=shown, order=order, limit=1))
+    if whole is not None:
+        why = (
+            "the row of an extreme is one person's"
+            if name.startswith("ARG_")
+            else "it counts how often each value occurs"
+        )
+        hint = f"write {whole}: {why}."
+    raise privacy_error(node, f"{written} has no noisy form.", hint)

@@ -31,7 +31,6 @@ from dpsql.binding.dp.budget_split import BudgetShare, choose_selector, within_l
 from dpsql.binding.dp.private_block import AggregatingBlock
 from dpsql.binding.plan import Input
 from dpsql.binding.public_statement import Released
-from dpsql.binding.relations.unit_rows import name_unit
 from dpsql.catalogue.option_names import CAP_OPTIONS
 from dpsql.errors import BindError
 from dpsql.exact.exact_query import UNITS_COLUMN, Exact, PublicGroups, write_first_groups, write_secret_order
@@ -187,7 +186,7 @@ def list_cuts(
 def _list_caps(exact: Exact, drops_rows: bool, finds_groups: bool, advises: bool) -> Iterator[str]:
     if exact.bound.row_level or exact.ceiling is not None:
         return
-    unit, capped = name_unit(exact.bound), []
+    unit, capped = exact.bound.unit_name, []
     plain = [p for p in exact.partials if not p.fixed and p.weighing is None]
     caps = exact.caps
     rows = caps.each if exact.cuts_rows else None
@@ -254,7 +253,7 @@ def find_cap_change(exact: Exact, groups: int) -> CapChange | None:
     """
     if exact.bound.row_level or exact.ceiling is not None or exact.bound.unit is None:
         return None
-    unit, caps = name_unit(exact.bound), exact.caps
+    unit, caps = exact.bound.unit_name, exact.caps
     if not exact.counts_rows:
         if groups < 2 or not exact.keys:
             return None

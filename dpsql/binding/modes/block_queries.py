@@ -35,10 +35,9 @@ from dpsql.binding.values.coercion import refuse_order, write_as_text
 from dpsql.binding.values.declared_values import Declared, check_released, list_values
 from dpsql.binding.values.fixed_point import unify_zeros
 from dpsql.binding.values.sql_types import Type, Typed, make_cast
-from dpsql.catalogue.aggregate_names import BLOCK_CALLS, EXACT_AGGREGATES
+from dpsql.catalogue.aggregate_names import BLOCK_CALLS, EXACT_AGGREGATES, nearest_aggregate
 from dpsql.catalogue.row_names import CALLED_FUNCTIONS, FILLING_FUNCTIONS, NOT_LISTED
 from dpsql.errors import BindError, PrivacyError
-from dpsql.language.advice import nearest_aggregate
 from dpsql.language.dialect import (
     NAME_OF_CLASS,
     NAMED,

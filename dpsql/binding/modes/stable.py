@@ -18,11 +18,10 @@ from typing import ClassVar
 from sqlglot import exp
 
 from dpsql.binding.dp.aggregates import Aggregate, AggregateCall
-from dpsql.binding.dp.budget_split import name_unnoised
 from dpsql.binding.dp.grouping_sets import has_sets
 from dpsql.binding.dp.noisy_aggregates import NOISY_AGGREGATES
 from dpsql.binding.dp.noisy_block import NoisyBlock
-from dpsql.binding.dp.private_block import AggregatingBlock
+from dpsql.binding.dp.private_block import AggregatingBlock, name_unnoised
 from dpsql.binding.dp.quantile_calls import choose_points, split_quantiles, write_points
 from dpsql.binding.values import fixed_point as grids
 from dpsql.catalogue.aggregate_names import names_of

@@ -20,11 +20,19 @@ from functools import lru_cache
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dpsql.binding.public_statement import from_items, inner_queries
+from dpsql.binding.public_statement import NAME_PARTS, from_items, inner_queries
 from dpsql.binding.relations.relation import From, Relation, fold
 from dpsql.errors import BindError, Span
 from dpsql.exact.normal_form import strip_values
-from dpsql.language.dialect import bind_error, find_nodes, list_nodes, parse_fragment, privacy_error, to_sql
+from dpsql.language.dialect import (
+    bind_error,
+    find_nodes,
+    has_more_nodes,
+    list_nodes,
+    parse_fragment,
+    privacy_error,
+    to_sql,
+)
 from dpsql.language.tokens import MAX_INTEGER
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import SHARED_PREFIX
@@ -61,8 +69,6 @@ MAX_GROUP_KEYS = 64
 """The most keys of one GROUP BY: the engine's time grows with their third power."""
 MAX_COUNTED_ROWS = 2**62
 """The most rows of one unit, after joins and UNION ALL, by the bounds of the policy and the query."""
-MAX_EXPRESSION_NODES = 10_000
-"""The most nodes of an expression after alias substitution."""
 MAX_REPEATED_NODES = 50_000
 """The most nodes of a SELECT's aliases, each counted as often as it is read."""
 INLINE_NODES = 400
@@ -70,7 +76,6 @@ INLINE_NODES = 400
 _MENTION = re.compile(rf"\b{SHARED_PREFIX}[0-9a-f]{{32}}\b")
 _WITHOUT_NAMES = frozenset({"expressions", "with_", "from_", "joins", "laterals"})
 """The parts of a SELECT that read no aliases, and the items themselves."""
-_NAME_PARTS = "name the parts in a subquery, and use their names."
 _HINT = "ask for fewer numbers, or read fewer named queries twice; keep an answer under a name for other statements."
 
 
@@ -129,18 +134,9 @@ def refuse_repeated_names(nodes: Iterable[exp.Expr]) -> None:
                     size, total = size + repeated, total + repeated
                     if total > MAX_REPEATED_NODES:
                         what = f"this SELECT has more than {MAX_REPEATED_NODES:,} parts, once its names are written out."
-                        raise bind_error(node, what, _NAME_PARTS)
+                        raise bind_error(node, what, NAME_PARTS)
             if isinstance(item, exp.Alias):
                 sizes[fold(item.alias)] = size
-
-
-def refuse_growth(node: exp.Expr, place: exp.Expr) -> None:
-    """Raise BindError if an expression is too large after alias substitution."""
-    if has_more_nodes(node, MAX_EXPRESSION_NODES):
-        what = (
-            f"this expression has more than {MAX_EXPRESSION_NODES:,} parts, once its names are written out."
-        )
-        raise bind_error(place, what, _NAME_PARTS)
 
 
 def refuse_rows(bound: From, place: exp.Expr) -> None:
@@ -189,11 +185,6 @@ def _list_sides(query: exp.Expr) -> list[exp.Expr]:
         if query.args.get("with_"):
             break
     return [*found, query]
-
-
-def has_more_nodes(node: exp.Expr, most: int) -> bool:
-    """Return whether a tree has more than ``most`` nodes, without visiting further nodes."""
-    return any(count >= most for count, _ in enumerate(node.walk()))
 
 
 def share(

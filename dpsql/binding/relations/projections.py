@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -31,13 +31,13 @@ from dpsql.binding.public_statement import (
     label_of_item,
     make_unique,
     resolve_key,
+    substitute_aliases,
 )
 from dpsql.binding.relations import relation as rel
 from dpsql.binding.relations import windows as own
 from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.exact_aggregates import Grouped, bound_rows, has_exact_aggregate
 from dpsql.binding.relations.fan_out import add_unmatched, find_lost_columns, split_conjuncts
-from dpsql.binding.relations.plan_size import refuse_growth
 from dpsql.binding.relations.unit_rows import advise_one_unit, aggregates
 from dpsql.binding.values.coercion import find_common_order, require_kind, take_value, unify
 from dpsql.binding.values.declared_values import length_of
@@ -153,22 +153,6 @@ def _no_window(node: exp.Expr) -> None:
     window = next(inside, None)
     if window is not None:
         raise bind_error(window, "a window function can't stand in WHERE.", "write QUALIFY.")
-
-
-def substitute_aliases(node: exp.Expr, aliases: Mapping[str, exp.Expr], names: rel.Names) -> exp.Expr:
-    """Substitute the SELECT list's aliases in an expression, as DuckDB does."""
-    if not aliases:
-        return node
-    holder = exp.Paren(this=node.copy())
-    for found in list(holder.find_all(exp.Column)):
-        if isinstance(found.this, exp.Star) or found.table or found.find_ancestor(exp.Query) is not None:
-            continue
-        meant = aliases.get(rel.fold(found.name))
-        if meant is not None and names.known(found) is None:
-            found.replace(exp.Paren(this=meant.copy()))
-    inner: exp.Expr = holder.this
-    refuse_growth(inner, node)
-    return inner
 
 
 OutputColumn = tuple[str, Typed, "rel.Field | None"]

@@ -489,6 +489,19 @@ class From:
         """The period of its rows' units, if any."""
         return next((table.period for table in self.tables if table.period is not None), None)
 
+    @property
+    def unit_columns(self) -> str:
+        """The unit columns, with their tables if paths lead there."""
+        ends = [t.unit_path[-1] for t in self.tables if t.unit_path]
+        direct = all(len(t.unit_path) == 1 for t in self.tables)
+        return " and ".join(dict.fromkeys(e.column if direct else f"{e.table}.{e.column}" for e in ends))
+
+    @property
+    def unit_name(self) -> str:
+        """The name of a privacy unit in sentences: its column, if a unit is one value of one column."""
+        plain = not self.row_level and self.period is None and self.unit_columns.isidentifier()
+        return self.unit_columns if plain else "privacy unit"
+
     def holds_period(self, node: exp.Expr, known: Field | None) -> bool:
         """Return whether an expression of the exact query, or the column ``known``, is the period of the units."""
         bare = node.unnest()

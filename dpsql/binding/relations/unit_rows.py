@@ -177,7 +177,7 @@ def describe_protection(
     """
     if bound.row_level:
         return (ProtectedUnit(f"Each row of {bound.subject} is protected.", "row", groups=groups),)
-    units = _name_units(bound)
+    units = bound.unit_columns
     said = "" if caps is None else caps.say(grouped)
     counted = f", with at most {said}" if said else ""
     nobody = f"; rows whose {units if ' and ' not in units else 'privacy unit'} is NULL count nowhere"
@@ -187,21 +187,6 @@ def describe_protection(
         unit = ""
     limits = () if caps is None else (caps.total, caps.each if grouped else None)
     return (ProtectedUnit(text, unit, max((n for n in limits if n is not None), default=1), groups),)
-
-
-def name_unit(bound: From) -> str:
-    """Return the name of a privacy unit in sentences: its column, if a unit is one value of one column."""
-    units = _name_units(bound)
-    return (
-        "privacy unit" if bound.row_level or bound.period is not None or not units.isidentifier() else units
-    )
-
-
-def _name_units(bound: From) -> str:
-    """Return the unit columns, with their tables if paths lead there."""
-    ends = [t.unit_path[-1] for t in bound.tables if t.unit_path]
-    direct = all(len(t.unit_path) == 1 for t in bound.tables)
-    return " and ".join(dict.fromkeys(e.column if direct else f"{e.table}.{e.column}" for e in ends))
 
 
 _COUNTS = ("COUNT", "COUNT_IF")
