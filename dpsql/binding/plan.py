@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from dpsql.language.labels import Orders, name_label_type, order_labels
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.aggregation import Aggregation, Group, Together
+from dpsql.mechanisms.aggregation import Aggregation, Group, Part, Together
 from dpsql.mechanisms.base import ErrorBasis, Operator
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.mechanisms.contribution_caps import CapSearch
@@ -28,10 +28,14 @@ from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.periods import Days, date_event, find_day_after, find_first_day, unite
 
 
+def _find_answer(operator: Operator) -> Operator:
+    """Return the operator of an answer: that for the lowest caps, if these are found privately."""
+    return _find_answer(operator.least) if isinstance(operator, CapSearch) else operator
+
+
 def find_null_reasons(operator: Operator) -> Mapping[str, str]:
     """Return why values are NULL, by column, except for mechanisms that release their own note with a NULL."""
-    if isinstance(operator, CapSearch):
-        return find_null_reasons(operator.least)
+    operator = _find_answer(operator)
     aggregation = operator.aggregation if isinstance(operator, Together) else operator
     outputs = aggregation.outputs if isinstance(aggregation, Aggregation) else ()
     reasons = ((output.name, _find_reason(output)) for output in outputs)
@@ -160,6 +164,12 @@ class PrivateBlock:
     def prepaid(self) -> bool:
         """Whether its cost was reserved earlier: it asks a threshold that DECLARE made."""
         return self.operator.prepaid
+
+    @property
+    def own_queries(self) -> tuple[Part, ...]:
+        """The mechanisms of aggregates with exact queries of their own."""
+        operator = _find_answer(self.operator)
+        return operator.parts if isinstance(operator, Together) else ()
 
     def explain(self) -> tuple[str, ...]:
         """Return EXPLAIN's sentences about this block."""

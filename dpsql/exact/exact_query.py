@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from fractions import Fraction
 from functools import cached_property
 
 from sqlglot import exp
@@ -241,6 +242,12 @@ class Exact:
             self._count(partial.inner)
             self._partials[partial] = replace(partial, name=f"p{len(self._partials)}")
         return self._partials[partial]
+
+    def clip(
+        self, y: str, ends: tuple[int, int], steps: Fraction, source: str, farthest: Fraction | None
+    ) -> None:
+        """Record that a column of the rows is clamped, in grid steps: see :class:`ClippedValue`."""
+        self.clipped.append(ClippedValue(y, *ends, steps, source, farthest))
 
     def _count(self, sql: str) -> None:
         """Count the text's length and refuse too long a text early."""

@@ -14,7 +14,7 @@ from sqlglot import exp
 from dpsql.catalogue.aggregate_names import ALIASES, OFFERED_MODES, PRIVATE_CALLS
 from dpsql.catalogue.date_units import UNIT_SECONDS
 from dpsql.catalogue.option_names import ARGUMENT_NAMES, NULL_OPTIONS, OPTION_NAMES, OptionName
-from dpsql.errors import BindError, Error, did_you_mean
+from dpsql.errors import BindError, Error, PrivacyError, did_you_mean
 from dpsql.language.dialect import NAME_OF_CLASS, NAMED, ModeClause, bind_error, span_of, to_sql
 from dpsql.language.parameter_values import drop_zone
 from dpsql.late_dataclass import dataclass
@@ -306,10 +306,9 @@ class Options:
             raise self.refuse("confidence", what, "write confidence = 0.95.")
         return value
 
-    def refuse(
-        self, name: str, message: str, hint: str | None = None, kind: type[Error] = BindError
-    ) -> Error:
-        """Return an error that points at an option."""
+    def refuse(self, name: str, message: str, hint: str | None = None, *, private: bool = False) -> Error:
+        """Return a BindError that points at an option, or a PrivacyError."""
+        kind = PrivacyError if private else BindError
         return kind(message, span=span_of(self.nodes.get(name) or self.mode_node), hint=hint)
 
 

@@ -3,8 +3,8 @@
 private_block.py     the base of all blocks over private rows
 noisy_block.py       the block of noisy aggregates
 aggregates.py        calls of aggregates and their bounded arguments
-noisy_aggregates.py  the aggregates, one function each: formulas of moments, histograms, modes, found bounds
-quantile_calls.py    quantiles, MEDIAN, MIN and MAX
+noisy_aggregates.py  the aggregates that are formulas of noisy moments; all binders by name
+row_queries.py       aggregates with queries of their own: quantiles, histograms, modes, found bounds
 budget_split.py      the split of epsilon and delta over aggregates
 noise_choice.py      Laplace or Gaussian noise, and the accuracy that was asked for
 public_groups.py     keys with public values, values countable by bounds, and the periods of groups

@@ -15,16 +15,14 @@ from dpsql.binding.interval_ends import TIME_END, write_json_report
 from dpsql.binding.relations.relation import column
 from dpsql.binding.values import fixed_point as grids
 from dpsql.binding.values.coercion import refuse_moment
-from dpsql.binding.values.fixed_point import Back, Line, place_on_line
-from dpsql.binding.values.sql_types import Typed
-from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME, AGGREGATES
+from dpsql.binding.values.sql_types import Type, Typed
+from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME, AGGREGATES, SqlName
 from dpsql.exact.exact_query import Exact, Partial, Weighing
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
 from dpsql.language.options import Call, arguments_of, moment_of, read_word, reads
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms import moments
 from dpsql.mechanisms.aggregation import Part
-from dpsql.mechanisms.contribution_caps import ClippedValue
 from dpsql.mechanisms.order_statistics import GradedGrid, WantedRank
 from dpsql.mechanisms.queries import Select
 
@@ -47,7 +45,7 @@ def _read_report_format(node: exp.Expr, what: str) -> str:
 NAMED_ARGUMENTS = arguments_of("aggregates")
 
 
-OnLine = Callable[[Typed, Fraction, Fraction], Line]
+OnLine = Callable[[Typed, Fraction, Fraction], grids.Line]
 """Places a value and its bounds on a line of numbers."""
 
 
@@ -79,7 +77,7 @@ class Aggregate(BlockOutput):
     part: Callable[[Fraction], Part] | None = None
     """Makes the mechanism of an aggregate with an exact query of its own."""
     report: str | None = None
-    shown: Back | None = None
+    shown: grids.Back | None = None
     """Makes the finished statement's expression of the released column, if that is more than a cast to ``type``."""
     noise_step: Fraction | None = None
     """The step of the noise, in units, where the released number is an exact count or sum with noise, and no more."""
@@ -106,7 +104,7 @@ class Bounded:
     grid: grids.Grid
     per_group: bool
     origin: str
-    line: Line | None = None
+    line: grids.Line | None = None
     """The number line of a date, a time or an interval."""
 
     @property
@@ -161,7 +159,7 @@ class Bounded:
         return None if within or not self.origin.startswith("given") else far
 
     @property
-    def shown(self) -> Back | None:
+    def shown(self) -> grids.Back | None:
         """Makes a date, a time or an interval of a released number again."""
         return None if self.line is None else self.line.between
 
@@ -185,6 +183,11 @@ class AggregateCall:
     exact: Exact
 
     @property
+    def row(self) -> SqlName:
+        """The aggregate's row in the catalogue."""
+        return AGGREGATE_OF_NAME[self.call.name]
+
+    @property
     def groups(self) -> int:
         """The number of groups whose noise must cover all of a unit's rows (1 under a cap on all rows)."""
         return 1 if self.exact.budgeted else self.block.per_unit_groups
@@ -197,7 +200,7 @@ class AggregateCall:
         *,
         part: Callable[[Fraction], Part] | None = None,
         quantile: QuantileRequest | None = None,
-        shown: Back | None = None,
+        shown: grids.Back | None = None,
         intervals: bool | None = None,
         noise_step: Fraction | None = None,
         rounded: bool = False,
@@ -285,12 +288,16 @@ class AggregateCall:
         """Return the column of the exact rows with a value, NULL if the FILTER is not true."""
         return self.exact.value(self.block.filtered(self.call, sql))
 
+    def refuse_moment(self, typed: Typed, place: exp.Expr | None = None) -> None:
+        """Raise BindError for an argument, by default the first, that is a moment."""
+        refuse_moment(replace(typed, place=self.call.args[0] if place is None else place))
+
     def require_number(self, typed: Typed, place: exp.Expr | None = None, kinds: Sequence[str] = ()) -> None:
         """Raise BindError for an argument that is no number, nor of one of these other kinds."""
         place, kind = self.call.args[0] if place is None else place, typed.type.kind
         if typed.type.numeric or kind in kinds:
             return
-        refuse_moment(replace(typed, place=place))
+        self.refuse_moment(typed, place)
         shown, name = to_sql(place), self.call.name
         if kind in _BOUND_KINDS and self.options.get("contribution_bounds_per_row") == "AUTO":
             what = f"AUTO finds bounds of numbers, and {shown} is {typed.type.sql}."
@@ -347,7 +354,7 @@ class AggregateCall:
             return typed.bounds.low, typed.bounds.high, self._origin(typed)
         source, asked = to_sql(place), ", ".join(map(to_sql, call.args))
         hint = _GIVE_BOUNDS
-        if AGGREGATE_OF_NAME[call.name].auto and typed.type.numeric:
+        if self.row.auto and typed.type.numeric:
             found = f"{call.name}({asked}, contribution_bounds_per_row => AUTO)"
             hint = f"write {found} to find them privately, or {hint}"
         what = f"{call.name}({asked}) needs bounds for {source}; the policy declares none."
@@ -363,7 +370,11 @@ class AggregateCall:
         return "from the public table" + (" and the policy" if read - public else "")
 
     def bounded(
-        self, typed: Typed, kinds: Sequence[str] = (), multiplied: bool = False, on: OnLine = place_on_line
+        self,
+        typed: Typed,
+        kinds: Sequence[str] = (),
+        multiplied: bool = False,
+        on: OnLine = grids.place_on_line,
     ) -> Bounded:
         """Return the argument on a grid chosen from its bounds.
 
@@ -393,8 +404,7 @@ class AggregateCall:
     def note_clip(self, item: Bounded, source: str) -> None:
         """Record that a column of the rows is clamped to the ends of its grid."""
         grid = item.grid
-        steps = Fraction(grid.steps)
-        self.exact.clipped.append(ClippedValue(item.y, grid.low, grid.high, steps, source, item.farthest))
+        self.exact.clip(item.y, (grid.low, grid.high), Fraction(grid.steps), source, item.farthest)
 
     def say_sensitivity(self, partial: Partial, steps: Fraction | int = 1) -> str:
         """Return EXPLAIN's words on the sensitivity of a total to one unit."""
@@ -454,6 +464,13 @@ def advise_bounds(typed: Typed) -> str:
     if typed.bounds is not None and typed.bounds.low is not None and typed.bounds.high is not None:
         return "leave it out: bounds are known."
     return _GIVE_BOUNDS
+
+
+def choose_sum_type(placed: Type, own: Type, grid: grids.Grid) -> str:
+    """Return the SQL type of a noisy sum: of numbers ``placed`` on a grid, whose column has its ``own`` type."""
+    if placed.kind == "INTEGER" and grid.steps == 1 and own.sql != "UHUGEINT":
+        return "HUGEINT"
+    return own.find_sum_type(max(abs(grid.low), abs(grid.high)) / Fraction(grid.steps))
 
 
 _BOUND_KINDS: dict[str, tuple[str, ...]] = {"TIME": ("TIME",), "INTERVAL": ("INTERVAL", "number")}

@@ -64,7 +64,7 @@ def refuse_auto(options: Options, name: str) -> None:
     """Raise PrivacyError for AUTO if a cap has to be known before the answer."""
     if options.get(name) == AUTO:
         what = f"{name} = AUTO is for counts, sums and formulas of them, in SELECT WITH DP."
-        raise options.refuse(name, what, "write a number instead of AUTO.", PrivacyError)
+        raise options.refuse(name, what, "write a number instead of AUTO.", private=True)
 
 
 @dataclass

@@ -28,7 +28,6 @@ from functools import partial
 
 from dpsql.binding.dp.aggregates import Aggregate
 from dpsql.binding.dp.budget_split import BudgetShare, Priced, choose_declared_delta
-from dpsql.binding.public_statement import label_of
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.errors import BindError, Error, PrivacyError
 from dpsql.exact.exact_query import Exact
@@ -293,7 +292,7 @@ class NoiseChoice:
             if delta < SMALLEST_DELTA:
                 what = "this delta is too small for Gaussian noise."
                 hint = "leave noise out, or write delta = 1e-6."
-                raise self.options.refuse("delta", what, hint, PrivacyError)
+                raise self.options.refuse("delta", what, hint, private=True)
             return self.maker.add_gaussian(dealt, epsilon, delta)
         if self.chosen is not None:
             if not self.chosen.is_gaussian:
@@ -363,7 +362,7 @@ def check_fits(aggregates: Sequence[Aggregate]) -> None:
         BindError: one of them has its own share of epsilon. PrivacyError: one has no interval that noise could narrow.
     """
     for a in aggregates:
-        span, name = span_of(a.call.node), label_of(a.call)
+        span, name = span_of(a.call.node), a.label
         if a.share is not None:
             what, hint = f"error decides the epsilon of {name}.", "leave its own epsilon out."
             raise BindError(what, span=span, hint=hint)
@@ -428,7 +427,7 @@ def _fit_gaussian(
         whole.append(maker.add_gaussian(alone, epsilon, delta).build(a))
     if not all(map(_is_public, whole)):
         what = "the noise of means is reduced step by step, which is proved for Laplace noise."
-        raise options.refuse("noise", what, "leave noise out.", PrivacyError)
+        raise options.refuse("noise", what, "leave noise out.", private=True)
     needs = [_find_need(options, output) for output in whole]
     known = [gaussian_mu(epsilon * need, delta) ** 2 for need in needs if need is not None]
     mu = shorten(compute_root(sum(known, Fraction(0))))
@@ -494,10 +493,10 @@ def _refuse(
     error = write_number(options.get("error"))
     if needed is None:
         hint = "write a larger error."
-        return options.refuse("error", f"no epsilon gives {names} within ±{error}.", hint, PrivacyError)
+        return options.refuse("error", f"no epsilon gives {names} within ±{error}.", hint, private=True)
     within = round_significant(Fraction(reach), 3, up=True)
     what = f"{names} within ±{error} takes ε={write_number(needed)}, and there is ε={given}."
     enough = needed * (2 if more else 1) * Fraction(10_003, 10_000)  # factors are found to one in 10,000
     enough = round_significant(enough, 5, up=True)
     hint = f"write epsilon = {write_number(enough)}, or error = {write_number(within)}."
-    return options.refuse("error", what, hint, PrivacyError)
+    return options.refuse("error", what, hint, private=True)

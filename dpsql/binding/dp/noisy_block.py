@@ -42,7 +42,7 @@ from dpsql.binding.dp.public_groups import (
     find_period_groups,
     find_public_groups,
 )
-from dpsql.binding.dp.quantile_calls import quantile_parts, split_quantiles
+from dpsql.binding.dp.row_queries import quantile_parts, split_quantiles
 from dpsql.binding.dp.unit_caps import (
     AutoCaps,
     CapBuilder,
@@ -54,10 +54,7 @@ from dpsql.binding.dp.unit_caps import (
     note_costly_caps,
     without_auto,
 )
-from dpsql.binding.public_statement import label_of, spell
-from dpsql.binding.relations.unit_rows import check_unit, describe_protection
-from dpsql.catalogue.aggregate_names import nearest_aggregate
-from dpsql.errors import BindError, PrivacyError
+from dpsql.binding.relations.unit_rows import describe_protection
 from dpsql.exact.exact_query import UNITS_COLUMN, Exact, GroupKey, write_packed_route
 from dpsql.language.dialect import (
     privacy_error,
@@ -106,7 +103,7 @@ class NoisyBlock(AggregatingBlock):
         if self.every and self.options.get("consistent"):
             self.open_keys = self._find_open_keys(self.every)
         expressions = self.group_expressions()
-        check_unit(self.options, self.names, self.bound.subject)
+        self.names.check_unit(self.options, self.bound.subject)
         keys, typed = self.bind_keys(expressions)
         keys = self.place_groups(keys, typed)
         self.key_types = typed
@@ -181,10 +178,7 @@ class NoisyBlock(AggregatingBlock):
         return tuple("*" if node.is_star else self._spell(node) for node in nodes)
 
     def _spell(self, node: exp.Expr) -> str:
-        try:
-            return self.spelling(node)
-        except BindError:  # an unknown column: binding the call says so, with its place
-            return to_sql(node)
+        return self.find_spelling(node) or to_sql(node)
 
     def _list_places(self) -> list[exp.Expr]:
         """Return the items and clauses that may contain aggregates."""
@@ -208,7 +202,7 @@ class NoisyBlock(AggregatingBlock):
         """Find the public groups, if all groups are public, and return the keys of the exact query."""
         self.domain = find_public_groups(self, typed, self.range_groups()) if keys else None
         for name in self.domain.left_out if self.domain is not None else ():
-            self.binder.notes.append(f"rows whose {spell(self.key_sources[name])} is NULL are in no group")
+            self.binder.notes.append(f"rows whose {self.spell_key(name)} is NULL are in no group")
         return keys
 
     def _say_many_groups(self, rows: int) -> str:
@@ -224,7 +218,7 @@ class NoisyBlock(AggregatingBlock):
         if find_public_groups(self, pairs, self.range_groups()) is None:
             what = "cells can only add up if all groups are public."
             hint = "ask the owner to declare the columns' values."
-            raise self.options.refuse("consistent", what, f"leave consistent out, or {hint}", PrivacyError)
+            raise self.options.refuse("consistent", what, f"leave consistent out, or {hint}", private=True)
         alone = [find_public_groups(self, [pair], self.range_groups()) for pair in pairs]
         return tuple(found is None or not found.complete for found in alone)
 
@@ -247,7 +241,7 @@ class NoisyBlock(AggregatingBlock):
             joined = joined if keeping is None else f"write {keeping.rstrip(',')}"
             hint = f"{joined}, or ask the owner to declare the column's values."
             what = "these groups are not public."
-            raise options.refuse("group_selection_strategy", what, hint, PrivacyError)
+            raise options.refuse("group_selection_strategy", what, hint, private=True)
         if self.blocks > 1:  # of grouping sets, some may have no private groups
             return
         if "group_selection_epsilon" in options.values and (public or not self.keys):
@@ -310,11 +304,7 @@ class NoisyBlock(AggregatingBlock):
         private = bool(self.keys) and self.domain is None
         if not aggregates and not private:
             if self.domain is None or self.blocks > 1:
-                for call in self.select.find_all(exp.Anonymous):
-                    if (meant := nearest_aggregate(call.name)) is not None:
-                        raise privacy_error(
-                            call, f"{call.name} is not an aggregate.", f"did you mean {meant}?"
-                        )
+                self.refuse_misspelt()
                 hint = "add COUNT(*) to SELECT, or another aggregate: rows themselves are not shown."
                 raise privacy_error(self.select, "there is nothing noisy to release here.", hint)
             self.read_public_groups(self.key_types)
@@ -343,7 +333,7 @@ class NoisyBlock(AggregatingBlock):
             name = "group_selection_epsilon"
             shares.append((self.options.get(name), self.options.nodes.get(name)))
         deltas = choice.delta_parts + private
-        said = (*(f"{label_of(a.call)}: {a.said}." for a in aggregates), *more)
+        said = (*(f"{a.label}: {a.said}." for a in aggregates), *more)
         apart = find_report_share(self.options)
         split = partial(deal, self.binder, select=self.select, shares=shares, deltas=deltas, apart=apart)
         if self.caps is not None:

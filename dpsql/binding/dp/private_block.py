@@ -86,6 +86,11 @@ class BlockOutput:
     """Whether its released column has an interval."""
 
     @property
+    def label(self) -> str:
+        """Its call, as a statement names its column."""
+        return label_of(self.call)
+
+    @property
     def noise_step(self) -> Fraction | None:
         """The step of symmetric, log-concave noise on an exact number; None for any other number."""
         return None
@@ -321,6 +326,13 @@ class AggregatingBlock(ABC):
         self.key_nodes = [typed.node for _, typed in pairs]
         return tuple(key for key, _ in pairs), pairs
 
+    def find_spelling(self, node: exp.Expr) -> str | None:
+        """Return :meth:`spelling`; None for an unknown column, which binding it refuses, with its place."""
+        try:
+            return self.spelling(node)
+        except BindError:
+            return None
+
     def spelling(self, node: exp.Expr) -> str:
         """Return one spelling for equal expressions: columns by the field they mean."""
         if isinstance(node, exp.Column):
@@ -374,8 +386,16 @@ class AggregatingBlock(ABC):
     @property
     def released(self) -> list[Released]:
         """The columns of the release: keys, then aggregates."""
-        keys = [Released(key.name, key.type, order=key.order) for key in self.keys.values()]
-        return [*keys, *(self._release(item) for item in self.asked.values())]
+        return [*self.released_keys, *(self._release(item) for item in self.asked.values())]
+
+    @property
+    def released_keys(self) -> list[Released]:
+        """The columns of its keys."""
+        return [Released(key.name, key.type, order=key.order) for key in self.keys.values()]
+
+    def spell_key(self, name: str) -> str:
+        """Return the analyst's expression of a key, by its name in the exact query."""
+        return spell(self.key_sources[name])
 
     def _release(self, item: BlockOutput) -> Released:
         step = item.noise_step if self.options.get("error") is None else None
@@ -430,10 +450,7 @@ class AggregatingBlock(ABC):
         longest = max(map(len, self.keys), default=0)
         if not longest or has_more_nodes(node, 2 * longest + 10):
             return None  # longer than any key, and slow to spell
-        try:
-            key = self.keys.get(self.spelling(node))
-        except BindError:
-            return None
+        key = self.keys.get(self.find_spelling(node) or "")
         if key is None:
             return None
         return come_back(column(key.name), self.own_types[key.name], key.type)
@@ -461,6 +478,12 @@ class AggregatingBlock(ABC):
     def confidence(self) -> float:
         """The level of the intervals."""
         return self.options.confidence
+
+    def refuse_misspelt(self) -> None:
+        """Raise PrivacyError for a call in the SELECT whose name resembles an aggregate's."""
+        for call in self.select.find_all(exp.Anonymous):
+            if (misspelt := _find_misspelt(call)) is not None:
+                raise misspelt
 
     # -- refusals -----------------------------------------------------------------------------------------------
 
@@ -558,8 +581,8 @@ class AggregatingBlock(ABC):
                 return privacy_error(key, what, hint)
         whole = next((item for item in items if any(found is node for found in item.walk())), node).unalias()
         call = node.find_ancestor(exp.Anonymous)
-        if call is not None and (meant := nearest_aggregate(call.name)) is not None:
-            return privacy_error(call, f"{call.name} is not an aggregate.", f"did you mean {meant}?")
+        if call is not None and (misspelt := _find_misspelt(call)) is not None:
+            return misspelt
         numeric, named = self.names.find(node).typed.type.numeric, to_sql(node)
         one = f"AVG({named})" if numeric and not self.is_unit(node) else f"COUNT(DISTINCT {named})"
         if whole is not node and not numeric and not self._has_aggregate(whole):
@@ -588,6 +611,13 @@ def _order_labels(key: GroupKey, values: Sequence[object] | None) -> exp.Expr:
     labels = sorted(map(str, values), key=lambda label: (places.get(label, len(places)), label))
     listed = exp.DataType(this=exp.DType.ENUM, expressions=[exp.Literal.string(label) for label in labels])
     return exp.alias_(exp.Cast(this=exp.column(key.name), to=listed), key.name)
+
+
+def _find_misspelt(call: exp.Anonymous) -> PrivacyError | None:
+    """Return the refusal of a call whose name resembles an aggregate's."""
+    meant = nearest_aggregate(call.name)
+    what = f"{call.name} is not an aggregate."
+    return None if meant is None else privacy_error(call, what, f"did you mean {meant}?")
 
 
 def _write_grouping(key: exp.Expr) -> str:

@@ -30,9 +30,7 @@ from dpsql.binding.dp.aggregates import Aggregate
 from dpsql.binding.dp.budget_split import BudgetShare, choose_selector, within_limit, within_limits
 from dpsql.binding.dp.private_block import AggregatingBlock
 from dpsql.binding.plan import Input
-from dpsql.binding.public_statement import Released
 from dpsql.catalogue.option_names import CAP_OPTIONS
-from dpsql.errors import BindError
 from dpsql.exact.exact_query import UNITS_COLUMN, Exact, PublicGroups, write_first_groups, write_secret_order
 from dpsql.language.dialect import bind_error
 from dpsql.language.options import AUTO, Options
@@ -90,7 +88,7 @@ def make_cut_report(
     cuts = [*_list_cap_cuts(exact, groups), *_list_clips(exact, groups)]
     if not cuts:
         what = "nothing is cut here: no cap and no bound applies."
-        raise options.refuse("report_cut", what, "leave report_cut out.", BindError)
+        raise options.refuse("report_cut", what, "leave report_cut out.")
     numbers = []
     for place, cut in enumerate(cuts):
         most = cut.most
@@ -586,11 +584,10 @@ class CapBuilder:
             least, *between, most = map(build, caps)
             shared = GROUPS, query, caps, searched.find_epsilon(_price_search), Fraction(1), 1
             operator = CapSearch(*shared, least, most, tuple(between), halfway=True)
-        released = [Released(key.name, key.type, order=key.order) for key in exact.keys]
         searches = int(isinstance(operator, CapSearch))
         whole = Amount(chosen.currency, chosen.total + searches * searched.total)
         block.binder.add_block(
-            name, operator, released, block.bound.inputs, sentences, block.confidence, whole
+            name, operator, block.released_keys, block.bound.inputs, sentences, block.confidence, whole
         )
         return searches
 

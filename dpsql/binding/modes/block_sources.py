@@ -24,7 +24,7 @@ from dpsql.binding.modes.block_queries import (
 from dpsql.binding.public_statement import Env
 from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.relation import Field, From, Names, Relation, column, column_name
-from dpsql.binding.relations.unit_rows import check_unit, find_unit_holder, has_whole_unit
+from dpsql.binding.relations.unit_rows import find_unit_holder, has_whole_unit
 from dpsql.binding.values import total_expressions
 from dpsql.binding.values.coercion import refuse_moment
 from dpsql.binding.values.fixed_point import find_exit_type, hold_to_38_digits, leave, unify_zeros
@@ -210,7 +210,7 @@ class SourceBinder:
         except (BindError, PrivacyError) as error:
             raise (refused if isinstance(refused, BindError) else error) from None
         for relation in query.private:
-            check_unit(self.options, Names((relation,)), ", ".join(t.name for t in relation.tables))
+            Names((relation,)).check_unit(self.options, ", ".join(t.name for t in relation.tables))
         source = BlockQueries(tuple(query.rows), sql, tuple(f.name for f in fields), self.blocks.total)
         return BlockedQuery(
             source, fields, [(self.blocks.hashed(r, r.unit), to_sql(r.source)) for r in query.private]
@@ -222,7 +222,7 @@ class SourceBinder:
         if not lifted.single:
             raise refuse_many_rows(self.select)
         for bound in lifter.bound:
-            check_unit(self.options, bound.names, bound.subject)
+            bound.names.check_unit(self.options, bound.subject)
         names = tuple(f.name for f in lifted.fields)
         source = LiftedBlocks(lifted.query.sql, names, self.blocks.total, self.blocks.together)
         return BlockedQuery(
@@ -236,7 +236,7 @@ class SourceBinder:
                 raise privacy_error(call, what, "filter with WHERE, or do it in the function.")
         bound = self.binder.private_from(self.select, self.env)
         names, private = bound.names, find_unit_holder(bound)
-        check_unit(self.options, names, bound.subject)
+        names.check_unit(self.options, bound.subject)
         typed = [total_expressions.make_total(place, names) for place in call.expressions]
         if not typed:
             hint = f"write {call.name}(age, income)."

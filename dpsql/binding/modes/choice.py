@@ -15,7 +15,6 @@ from dpsql.binding.public_statement import Env, Released, install, kept_cte_name
 from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.fan_out import max_fan_out, refuse_fan_out
 from dpsql.binding.relations.relation import Field, From, Relation, column, fold
-from dpsql.binding.relations.unit_rows import check_unit
 from dpsql.catalogue.aggregate_names import MECHANISMS
 from dpsql.errors import BindError, PrivacyError, Span
 from dpsql.exact.candidate_statistics import (
@@ -74,7 +73,7 @@ class Selection:
                 what = f"{call.name} does not go with {key.upper()}."
                 hint = "the candidates are the groups; filter the answer in a query above."
                 raise privacy_error(self.select.args[key], what, hint)
-        check_unit(self.options, self.bound.names, self.bound.subject)
+        self.bound.names.check_unit(self.options, self.bound.subject)
         gaussian = self.options.get("noise") == "GAUSSIAN"
         if gaussian and call.name != "ABOVE_THRESHOLD":
             hint = "leave noise out: its answers have Laplace noise."

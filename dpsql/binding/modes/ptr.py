@@ -14,7 +14,7 @@ from dpsql.binding.dp.private_block import AggregatingBlock, BlockOutput
 from dpsql.binding.dp.public_groups import find_public_groups
 from dpsql.binding.public_statement import label_of
 from dpsql.binding.relations.relation import column
-from dpsql.binding.relations.unit_rows import RowCaps, check_unit, describe_protection
+from dpsql.binding.relations.unit_rows import RowCaps, describe_protection
 from dpsql.binding.values import fixed_point as grids
 from dpsql.binding.values.sql_types import Bounds, Type, Typed
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME, AGGREGATES, names_of
@@ -108,7 +108,7 @@ class PtrBlock(AggregatingBlock):
         if distinct is not None:
             hint = "leave it out: the answer has one row, or one for each public group."
             raise bind_error(distinct, "DISTINCT is not known with PTR.", hint, around=self.select)
-        check_unit(self.options, self.names, self.bound.subject)
+        self.names.check_unit(self.options, self.bound.subject)
         keys, typed = self.bind_keys(self.group_expressions())
         self.domain = find_public_groups(self, typed) if keys else None
         if keys and self.domain is None:

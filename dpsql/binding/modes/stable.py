@@ -22,7 +22,7 @@ from dpsql.binding.dp.grouping_sets import has_sets
 from dpsql.binding.dp.noisy_aggregates import NOISY_AGGREGATES
 from dpsql.binding.dp.noisy_block import NoisyBlock
 from dpsql.binding.dp.private_block import AggregatingBlock, name_unnoised
-from dpsql.binding.dp.quantile_calls import choose_points, split_quantiles, write_points
+from dpsql.binding.dp.row_queries import choose_points, split_quantiles, write_points
 from dpsql.binding.values import fixed_point as grids
 from dpsql.catalogue.aggregate_names import names_of
 from dpsql.language import options as opt

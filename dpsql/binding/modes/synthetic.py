@@ -23,7 +23,7 @@ from dpsql.binding.dp.noisy_block import NoisyBlock
 from dpsql.binding.dp.public_groups import find_public_groups
 from dpsql.binding.dp.unit_caps import list_cuts
 from dpsql.binding.public_statement import Released
-from dpsql.binding.relations.unit_rows import check_unit, describe_protection
+from dpsql.binding.relations.unit_rows import describe_protection
 from dpsql.binding.values.sql_types import Typed
 from dpsql.exact.exact_query import Exact, GroupKey, Partial, PublicGroups
 from dpsql.language.dialect import bind_error, parse_select, privacy_error, to_sql
@@ -67,7 +67,7 @@ class SyntheticBlock(NoisyBlock):
         self.options = replace(self.options, mode="DP")
         self._refuse_clauses()
         condition = self.where()
-        check_unit(self.options, self.names, self.bound.subject)
+        self.names.check_unit(self.options, self.bound.subject)
         keys, typed = self.bind_keys([item.unalias() for item in self.select.expressions])
         self.domains = tuple(self._find_values(pair) for pair in typed)
         pairs = zip(keys, self.domains, strict=True)

@@ -365,6 +365,19 @@ class Names:
             for item in relation.fields:
                 yield relation.alias, item
 
+    def check_unit(self, options: Options, subject: str) -> None:
+        """Raise PrivacyError if ``privacy_unit_column`` differs from the unit of the query's source (``subject``)."""
+        named = options.get("privacy_unit_column")
+        tables = [table for relation in self.relations if relation.private for table in relation.tables]
+        ends = dict.fromkeys(t.unit_path[-1].column for t in tables if t.unit_path and not t.row_level)
+        known = {*(fold(f.name) for _, f in self.fields() if f.is_unit), *map(fold, ends)}
+        if named is None or fold(named) in known:
+            return
+        what = f"{named} is not the privacy unit of {subject}."
+        declared = f"it declares {' and '.join(ends)}" if ends else "each row is a unit of its own"
+        hint = f"leave it out: the policy alone names the unit, and {declared}."
+        raise options.refuse("privacy_unit_column", what, hint, private=True)
+
     def _fields_named(self, name: str) -> list[tuple[str, Field]]:
         """Return the fields of a folded name, each with its relation's folded alias."""
         return [(fold(r.alias), item) for r in self.relations for item in r.fields_by_name.get(name, ())]

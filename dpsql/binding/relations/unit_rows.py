@@ -23,9 +23,8 @@ from dpsql.binding.traced_columns import read_frame_end
 from dpsql.binding.values.declared_values import length_of
 from dpsql.binding.values.sql_types import BLOB, SMALL_INTEGERS, TEXT, make_call, make_cast
 from dpsql.catalogue.aggregate_names import MODES
-from dpsql.errors import PrivacyError
 from dpsql.language.dialect import MOVING_CLASSES, join_word
-from dpsql.language.options import Options, call_of, is_private_call, mode_of
+from dpsql.language.options import call_of, is_private_call, mode_of
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import SALT
 
@@ -128,20 +127,6 @@ def find_unit_holder(bound: From) -> Relation:
     """Return the private relation with the widest unit type: after an outer join, any of them may provide a row's unit."""
     private = [relation for relation in bound.relations if relation.private]
     return next((relation for relation in private if not has_whole_unit(relation)), private[0])
-
-
-def check_unit(options: Options, names: Names, subject: str) -> None:
-    """Raise PrivacyError if ``privacy_unit_column`` differs from the unit of the query's source (``subject``)."""
-    named = options.get("privacy_unit_column")
-    tables = [table for relation in names.relations if relation.private for table in relation.tables]
-    ends = dict.fromkeys(t.unit_path[-1].column for t in tables if t.unit_path and not t.row_level)
-    known = {*(fold(f.name) for _, f in names.fields() if f.is_unit), *map(fold, ends)}
-    if named is None or fold(named) in known:
-        return
-    what = f"{named} is not the privacy unit of {subject}."
-    declared = f"it declares {' and '.join(ends)}" if ends else "each row is a unit of its own"
-    hint = f"leave it out: the policy alone names the unit, and {declared}."
-    raise options.refuse("privacy_unit_column", what, hint, PrivacyError)
 
 
 def advise_one_unit(left: list[Relation], right: list[Relation]) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.binding.dp.quantile_calls import choose_points, refine_points
+from dpsql.binding.dp.row_queries import choose_points, refine_points
 from dpsql.binding.values.fixed_point import Grid
 from dpsql.binding.values.sql_types import Type
 from dpsql.mechanisms.base import SALT
