@@ -11,21 +11,33 @@ from sqlglot import exp
 
 from dpsql.catalogue.aggregate_names import MECHANISMS, MODES
 from dpsql.language.dialect import privacy_error
-from dpsql.language.options import Call, Options, Readers, call_of, readers_of
+from dpsql.language.options import (
+    COMMON_OPTIONS,
+    Call,
+    Options,
+    Readers,
+    call_of,
+    calls_mechanism,
+    readers_of,
+)
 from dpsql.language.statements import SYNTHETIC
 
 if TYPE_CHECKING:
-    from dpsql.binding.dp.private_block import AggregatingBlock
-    from dpsql.binding.modes.declared import StableDeclaration
+    from dpsql.binding.modes.declared import Declaration, StableDeclaration
     from dpsql.binding.public_statement import Env
     from dpsql.binding.relations.binder import Binder
+    from dpsql.binding.relations.relation import From
 
 
-def options_of_mode(mode: str) -> Readers | None:
-    """Return the options of a mode of SELECT WITH; None if there is no such mode. ANONYMIZATION is GoogleSQL's old name for DP.
+def options_of_mode(mode: str, declared: Declaration | None = None) -> Readers | None:
+    """Return the options of a mode of SELECT WITH, or of a declared threshold; None if there is no such mode.
 
-    Two modules of modes read options of their own; a session imports them with the first statement in such a mode.
+    ANONYMIZATION is GoogleSQL's old name for DP.
     """
+    if declared is not None:
+        from dpsql.binding.modes.declared import PROBE_OPTIONS, QUESTION_OPTIONS, StableDeclaration
+
+        return QUESTION_OPTIONS if isinstance(declared, StableDeclaration) else PROBE_OPTIONS
     if mode == "PTR":
         from dpsql.binding.modes.ptr import PTR_OPTIONS
 
@@ -38,24 +50,52 @@ def options_of_mode(mode: str) -> Readers | None:
     return None if taker is None else readers_of(taker)
 
 
-def block_of_mode(mode: str) -> type[AggregatingBlock] | None:
-    """Return the block of a mode that has a module of its own, made of a SELECT's rows; None for other modes."""
+def refuse_public_rows(options: Options | None) -> None:
+    """Raise BindError for options that need private rows, in a SELECT of public ones."""
+    if options is not None and options.mode == SYNTHETIC and "rows" in options.values:
+        what = "public rows are copied as they are: no synthetic rows are made."
+        raise options.refuse("rows", what, "leave ROWS out, or write LIMIT.")
+
+
+def bind_rows(binder: Binder, select: exp.Select, bound: From, options: Options, env: Env) -> None:
+    """Replace a SELECT over private rows, in place, by the release of its mode's block."""
+    mode = options.mode.upper()
     if mode == "PTR":
         from dpsql.binding.modes.ptr import PtrBlock
 
-        return PtrBlock
-    if mode == "STABLE":
+        PtrBlock(binder, select, bound, options, env).bind()
+    elif mode == "STABLE":
         from dpsql.binding.modes.stable import StableBlock
 
-        return StableBlock
-    if mode == SYNTHETIC:
+        StableBlock(binder, select, bound, options, env).bind()
+    elif mode == SYNTHETIC:
         from dpsql.binding.modes.synthetic import SyntheticBlock
 
-        return SyntheticBlock
-    return None
+        SyntheticBlock(binder, select, bound, options, env).bind()
+    elif options_of_mode(mode) is not COMMON_OPTIONS:
+        from dpsql.binding.modes.declared import probe_block
+
+        probe_block(binder, select, bound, options, env)
+    else:
+        _bind_noisy(binder, select, bound, options, env)
 
 
-def mechanism_of(select: exp.Select) -> Call | None:
+def _bind_noisy(binder: Binder, select: exp.Select, bound: From, options: Options, env: Env) -> None:
+    from dpsql.binding.dp.grouping_sets import bind_sets, has_sets
+
+    if has_sets(select):
+        bind_sets(binder, select, options, env, bound.names)
+    elif (call := _find_mechanism(select)) is not None:
+        from dpsql.binding.modes.choice import Selection
+
+        Selection(binder, select, bound, options, env, call).bind()
+    else:
+        from dpsql.binding.dp.noisy_block import NoisyBlock
+
+        NoisyBlock(binder, select, bound, options, env).bind()
+
+
+def _find_mechanism(select: exp.Select) -> Call | None:
     """Return the selection mechanism that a SELECT calls, if any; PrivacyError for a second mechanism, or an aggregate."""
     found: list[Call] = []
     others: list[exp.Expr] = []
@@ -73,14 +113,17 @@ def mechanism_of(select: exp.Select) -> Call | None:
     return found[0] if found else None
 
 
-def calls_mechanism(node: exp.Expr) -> bool:
-    """Return whether an expression is a call of a selection mechanism."""
-    call = call_of(node)
-    return call is not None and call.name in MECHANISMS
+def find_stable(declared: Declaration | None) -> StableDeclaration | None:
+    """Return what DECLARE declared, if it is stable questions."""
+    if declared is None:
+        return None
+    from dpsql.binding.modes.declared import StableDeclaration
+
+    return declared if isinstance(declared, StableDeclaration) else None
 
 
-def bind_subsample(
-    binder: Binder, select: exp.Select, options: Options, env: Env, declared: StableDeclaration | None = None
+def bind_on_blocks(
+    binder: Binder, select: exp.Select, options: Options, env: Env, declared: StableDeclaration | None
 ) -> None:
     """Bind SELECT WITH SUBSAMPLE in place, or a question of ``declared`` stable ones."""
     from dpsql.binding.modes.subsample_block import question_block, subsample_block

@@ -8,14 +8,15 @@ Only :mod:`dpsql.binding.bind` uses it, to make a plan. It is apart because it r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 
-from dpsql.binding.dp.block_strategies import find_forced, keep_even
-from dpsql.binding.dp.grouping_sets import bind_sets, has_sets
-from dpsql.binding.dp.noisy_block import NoisyBlock
-from dpsql.binding.mode_table import bind_subsample, block_of_mode, mechanism_of, options_of_mode
+from dpsql.binding.mode_table import (
+    bind_on_blocks,
+    bind_rows,
+    find_stable,
+    options_of_mode,
+    refuse_public_rows,
+)
 from dpsql.binding.public_statement import (
     Cte,
     Env,
@@ -42,14 +43,13 @@ from dpsql.binding.relations.projections import (
     wrap_distinct,
 )
 from dpsql.binding.relations.relation import From, Names, Relation, fold
-from dpsql.binding.relations.subqueries import ONCE, bind_expression, move_unnest
+from dpsql.binding.relations.subqueries import bind_expression, move_unnest
 from dpsql.binding.relations.unit_rows import aggregates, is_shown_alone
-from dpsql.binding.relations.windows import refuse_cuts, refuse_row_choice, refuse_samples
+from dpsql.binding.relations.windows import PIVOT_HINT, refuse_cuts, refuse_row_choice, refuse_samples
 from dpsql.binding.values.sql_types import Typed
 from dpsql.errors import BindError
 from dpsql.language.dialect import NAMED, ModeClause, bind_error, privacy_error, remove_modes, span_of, to_sql
 from dpsql.language.options import (
-    COMMON_OPTIONS,
     Options,
     Readers,
     call_of,
@@ -58,11 +58,7 @@ from dpsql.language.options import (
     take_mode,
 )
 from dpsql.language.parameters import make_literal
-from dpsql.language.statements import PIVOT_HINT, SYNTHETIC
 from dpsql.late_dataclass import dataclass
-
-if TYPE_CHECKING:
-    from dpsql.binding.modes.declared import StableDeclaration
 
 _BOUND = "dpsql_source"
 _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
@@ -72,25 +68,19 @@ _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
 class StatementBinder(Binder):
     """Binds one statement: its queries, their FROM items, and the private blocks among them."""
 
-    by_sets: bool = False
-    """Whether to measure grouping sets one by one unless OPTIONS name another strategy."""
-
     # -- queries ------------------------------------------------------------------------------------------------
 
     def query(self, tree: exp.Expr, env: Env, inner: bool) -> Relation | None:
         env = dict(env)
-        if isinstance(tree, exp.Select) and mode_of(tree) == "SUBSAMPLE":
-            self.fold_scalars(tree, env)
-            options = take_mode(tree, self._readers_of)
-            assert options is not None
-            bind_subsample(self, tree, options, env)
-            return None
-        stable = self._stable_of(tree)
-        if stable is not None and isinstance(tree, exp.Select):
-            options = take_mode(tree, self._readers_of)
-            assert options is not None
-            bind_subsample(self, tree, options, env, stable)
-            return None
+        if isinstance(tree, exp.Select) and (mode := mode_of(tree)) is not None:
+            stable = None if mode == "SUBSAMPLE" else find_stable(self.thresholds.get(mode.lower()))
+            if mode == "SUBSAMPLE" or stable is not None:
+                if stable is None:
+                    self.fold_scalars(tree, env)
+                options = take_mode(tree, self._readers_of)
+                assert options is not None
+                bind_on_blocks(self, tree, options, env, stable)
+                return None
         with_ = tree.args.get("with_")
         if with_ is not None:
             self._ctes(with_, env)
@@ -149,12 +139,9 @@ class StatementBinder(Binder):
         open_pivots(self, select, env)
         self.fold_scalars(select, env)
         options = take_mode(select, self._readers_of)
-        sets = has_sets(select)
         flatten_joins(select)
         if all(self.source(node, env) is None for node in from_items(select)):
-            if options is not None and options.mode == SYNTHETIC and "rows" in options.values:
-                what = "public rows are copied as they are: no synthetic rows are made."
-                raise options.refuse("rows", what, "leave ROWS out, or write LIMIT.")
+            refuse_public_rows(options)
             self._public_select(select, env)
             return None
         if aggregates(select) or (inner and options is None):
@@ -172,46 +159,12 @@ class StatementBinder(Binder):
                 return keep_rows(self, select, bound, env)
             if aggregates(select) and groups_by_unit(select, bound):
                 return aggregate_per_unit(self, select, bound, env)
-        options = options or Options("DP", {}, {})
-        mode = options.mode.upper()
-        if (block := block_of_mode(mode)) is not None:
-            block(self, select, bound, options, env).bind()
-        elif options_of_mode(mode) is not COMMON_OPTIONS:
-            from dpsql.binding.modes.declared import probe_block
-
-            probe_block(self, select, bound, options, env)
-        elif sets:
-            for query in inner_queries(select):  # asked once, whatever the number of sets
-                query.meta[ONCE] = self.name("once")
-            if self.by_sets and find_forced(options) is None:
-                options = keep_even(options)
-            bind_sets(self, select, options, env, bound.names)
-        elif (call := mechanism_of(select)) is not None:
-            from dpsql.binding.modes.choice import Selection
-
-            Selection(self, select, bound, options, env, call).bind()
-        else:
-            NoisyBlock(self, select, bound, options, env).bind()
+        bind_rows(self, select, bound, options or Options("DP", {}, {}), env)
         return None
 
     def _readers_of(self, mode: str) -> Readers | None:
         """Return the options of a mode or of a declared threshold; None if there is no such mode."""
-        declared = self.thresholds.get(mode.lower())
-        if declared is not None:
-            from dpsql.binding.modes.declared import PROBE_OPTIONS, QUESTION_OPTIONS, StableDeclaration
-
-            return QUESTION_OPTIONS if isinstance(declared, StableDeclaration) else PROBE_OPTIONS
-        return options_of_mode(mode.upper())
-
-    def _stable_of(self, tree: exp.Expr) -> StableDeclaration | None:
-        """Return the declared stable questions of a SELECT; None for other queries."""
-        mode = mode_of(tree) if isinstance(tree, exp.Select) else None
-        declared = self.thresholds.get(mode.lower()) if mode is not None else None
-        if declared is None:
-            return None
-        from dpsql.binding.modes.declared import StableDeclaration
-
-        return declared if isinstance(declared, StableDeclaration) else None
+        return options_of_mode(mode.upper(), self.thresholds.get(mode.lower()))
 
     def _public_select(self, select: exp.Select, env: Env) -> None:
         """Bind a SELECT without private relations in FROM: plain SQL, with any private blocks in its subqueries."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from sqlglot import exp
 
-from dpsql.catalogue.aggregate_names import ALIASES, OFFERED_MODES, PRIVATE_CALLS
+from dpsql.catalogue.aggregate_names import ALIASES, MECHANISMS, OFFERED_MODES, PRIVATE_CALLS
 from dpsql.catalogue.date_units import UNIT_SECONDS
 from dpsql.catalogue.option_names import ARGUMENT_NAMES, NULL_OPTIONS, OPTION_NAMES, OptionName
 from dpsql.errors import BindError, Error, PrivacyError, did_you_mean
@@ -492,6 +492,12 @@ def is_private_call(node: exp.Expr) -> bool:
         return False
     call = call_of(node)
     return call is not None and (call.name in PRIVATE_CALLS or isinstance(node, exp.AggFunc))
+
+
+def calls_mechanism(node: exp.Expr) -> bool:
+    """Return whether an expression is a call of a selection mechanism."""
+    call = call_of(node)
+    return call is not None and call.name in MECHANISMS
 
 
 def refuse_equals(call: Call, known: Readers) -> None:

@@ -317,7 +317,6 @@ def _is_kept(tokens: list[Token]) -> bool:
     return tokens[0].text.isidentifier() or tokens[0].token_type == TokenType.IDENTIFIER
 
 
-PIVOT_HINT = "aggregate in a subquery first, and pivot its answer."
 _KEPT = "a name and << before a query keep its answer; within a statement, a query may have a name too."
 _READ_ONLY = "dpsql only answers questions: write a query."
 _WRITING = """

@@ -39,14 +39,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlglot import exp
 
-from dpsql.binding.dp.block_strategies import find_forced, note_strategy, refuse_unfit
+from dpsql.binding.dp.block_strategies import find_forced, keep_even, note_strategy, refuse_unfit
 from dpsql.binding.dp.budget_split import within_limit, within_limits
 from dpsql.binding.dp.noisy_aggregates import NOISY_AGGREGATES
 from dpsql.binding.dp.noisy_block import NoisyBlock
 from dpsql.binding.dp.public_groups import MAX_GROUPS, Pairs, find_public_groups
-from dpsql.binding.public_statement import install, label_of_item, make_unique, resolve_key, spell
+from dpsql.binding.public_statement import (
+    inner_queries,
+    install,
+    label_of_item,
+    make_unique,
+    resolve_key,
+    spell,
+)
 from dpsql.binding.relations.binder import Binder, BinderState
 from dpsql.binding.relations.relation import Names, column, fold
+from dpsql.binding.relations.subqueries import ONCE
 from dpsql.binding.relations.windows import refuse_row_choice
 from dpsql.errors import Error
 from dpsql.exact.exact_query import GroupKey, PublicGroups
@@ -609,13 +617,16 @@ def _find_key(node: exp.Expr, select: exp.Select, names: Names, places: bool = T
     return Key(node)
 
 
-def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: Env, names: Names) -> None:
+def bind_sets(binder: Binder, select: exp.Select, options: Options, env: Env, names: Names) -> None:
     """Replace a SELECT, in place, by the union of a block for each grouping set.
 
     Raises:
         BindError: too many sets, or shares of epsilon. BudgetExceeded: over the policy's limit per query.
     """
-    options = options or Options("DP", {}, {})
+    for query in inner_queries(select):  # asked once, whatever the number of sets
+        query.meta[ONCE] = binder.name("once")
+    if binder.by_sets and find_forced(options) is None:
+        options = keep_even(options)
     if "error" in options.values:
         hint = "leave error out, or ask for one grouping at a time."
         raise options.refuse("error", "several grouping sets have several accuracies.", hint)

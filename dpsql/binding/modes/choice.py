@@ -9,7 +9,6 @@ from sqlglot import exp
 
 from dpsql.binding.dp.block_strategies import refuse_unfit
 from dpsql.binding.dp.budget_split import deal, divide_for_answers, require_rows
-from dpsql.binding.mode_table import calls_mechanism
 from dpsql.binding.modes.scored_statistic import ScoredStatistic, find_range
 from dpsql.binding.public_statement import Env, Released, install, kept_cte_name, make_unique, spell
 from dpsql.binding.relations.binder import Binder
@@ -169,7 +168,7 @@ class Selection:
         if self.call.over is None:
             return ()
         items = [*self.select.expressions, self.select.args.get("order")]
-        nodes = [node for item in items if item is not None for node in item.walk(prune=calls_mechanism)]
+        nodes = [node for item in items if item is not None for node in item.walk(prune=opt.calls_mechanism)]
         outside = [node for node in nodes if isinstance(node, exp.Column)]
         named = [f for f in candidate.fields if any(self._names(c, f) for c in outside)]
         return tuple(named or candidate.fields)
@@ -294,11 +293,11 @@ class Selection:
         )
         shown: list[tuple[str, exp.Expr]] = []
         visible = [item.name for item in made]
-        if all(calls_mechanism(item.unalias()) for item in self.select.expressions):
+        if all(opt.calls_mechanism(item.unalias()) for item in self.select.expressions):
             shown += [(f.name, column(_exact(f))) for f in wanted]
         for item in self.select.expressions:
             alias = item.alias if isinstance(item, exp.Alias) else ""
-            if calls_mechanism(item.unalias()):
+            if opt.calls_mechanism(item.unalias()):
                 shown += [(alias if alias and n == visible[0] else n, column(n)) for n in visible]
                 continue
             bare = item.name if isinstance(item, exp.Column) else spell(item)
@@ -314,7 +313,7 @@ class Selection:
 
     def _above_block(self, node: exp.Expr, wanted: tuple[Field, ...], visible: list[str]) -> exp.Expr:
         """Return an analyst's expression over the columns of the release."""
-        if calls_mechanism(node.unalias()):
+        if opt.calls_mechanism(node.unalias()):
             if not visible:
                 what = f"{self.call.name} returns rows here, not a value."
                 raise bind_error(node, what, "add answer => TRUE.")
@@ -347,7 +346,7 @@ def _exact(candidate: Field) -> str:
 
 
 def _holds_mechanism(node: exp.Expr) -> bool:
-    return any(calls_mechanism(n) for n in node.walk(prune=lambda n: isinstance(n, exp.Query)))
+    return any(opt.calls_mechanism(n) for n in node.walk(prune=lambda n: isinstance(n, exp.Query)))
 
 
 def _one_of(node: exp.Expr, labels: list[str]) -> bool:

@@ -91,6 +91,8 @@ class Binder(ABC):
     finish: Finish
     thresholds: dict[str, Any] = field(default_factory=dict)
     """Declared interactive thresholds, by folded name."""
+    by_sets: bool = False
+    """Whether to measure grouping sets one by one unless OPTIONS name another strategy."""
     blocks: list[PrivateBlock] = field(default_factory=list)
     public: dict[str, None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

@@ -51,8 +51,9 @@ from dpsql.language.dialect import (
     stand_in,
     to_sql,
 )
-from dpsql.language.statements import PIVOT_HINT
 from dpsql.late_dataclass import dataclass
+
+PIVOT_HINT = "aggregate in a subquery first, and pivot its answer."
 
 
 def refuse_samples(node: exp.Expr) -> None:
