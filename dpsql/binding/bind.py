@@ -11,21 +11,15 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from dpsql.binding.dp.public_groups import PeriodGroups
-from dpsql.binding.intervals import (
-    Shapes,
-    divide_exactly,
-    propagate_intervals,
-    propagate_union_intervals,
-    replace_interval_calls,
-)
-from dpsql.binding.plan import IntervalColumns, PeriodParts, Plan, PrivateBlock
+from dpsql.binding.dp.period_groups import date_blocks
+from dpsql.binding.intervals import OutputFacts
+from dpsql.binding.plan import Plan
 from dpsql.binding.public_statement import (
-    FORETOLD,
     Cte,
     Finish,
     NamedResult,
     OwnNames,
+    find_held_columns,
     find_named,
     label_of_item,
     list_taken,
@@ -40,14 +34,10 @@ from dpsql.binding.relations.plan_size import (
     refuse_public_joins,
     refuse_repeated_names,
     write_public,
-    write_shared,
 )
 from dpsql.binding.relations.relation import fold
-from dpsql.binding.relations.scanned_periods import Scan, find_scans, mark_scans
-from dpsql.binding.relations.unit_rows import find_held_columns
-from dpsql.binding.relations.windows import refuse_frames
+from dpsql.binding.relations.scanned_periods import mark_scans
 from dpsql.binding.statement_binder import StatementBinder
-from dpsql.binding.traced_columns import Facts, PublicColumns, WindowEnds, list_facts
 from dpsql.binding.values.declared_values import Declared, check_released, note_in, one_statement
 from dpsql.errors import BindError, Error
 from dpsql.language.advice import advise_on_function, advise_on_mechanism, advise_on_sign, is_aggregate_name
@@ -61,10 +51,7 @@ from dpsql.language.dialect import (
 )
 from dpsql.language.spellings import fold_clocks
 from dpsql.language.statements import Statement
-from dpsql.mechanisms.base import ErrorBasis, list_claims
-from dpsql.mechanisms.histograms import EACH_BIN
-from dpsql.mechanisms.window_widths import WindowWidths
-from dpsql.privacy.periods import Days, unite_periods
+from dpsql.privacy.periods import Days
 
 
 def bind(
@@ -163,7 +150,7 @@ def _bind(
         if any(isinstance(node, exp.Into | exp.DML | exp.Command | exp.Create | exp.Copy) for node in nodes):
             raise BindError("only SELECT is answered.", hint="dpsql only answers questions: write a query.")
         _refuse_other_names(nodes, catalog.functions)
-        refuse_frames(nodes)
+        _refuse_frames(nodes)
         refuse_repeated_names(nodes)
         with one_statement(), note_in(binder.notes, binder.limits):
             if binder.query(tree, env, inner=False) is not None:
@@ -202,6 +189,32 @@ def _note_time(binder: StatementBinder, statement: Statement, times: Collection[
         )
 
 
+_MOST_DISTANCE = 2**63 - 1
+"""The greatest number in a frame, as DuckDB reads it."""
+
+
+def _refuse_frames(nodes: Iterable[exp.Expr]) -> None:
+    """Raise BindError for frames that SQL doesn't have: they end before they start, or their numbers are too large."""
+    for window in nodes:
+        spec = window.args.get("spec") if isinstance(window, exp.Window) else None
+        if spec is None:
+            continue
+        shown, places = [], []
+        for key in ("start", "end"):
+            end, side = spec.args.get(key) or "CURRENT ROW", str(spec.args.get(f"{key}_side") or "").upper()
+            text = to_sql(end) if isinstance(end, exp.Expr) else str(end).upper()
+            size = 2 if text == "UNBOUNDED" else 1
+            places.append({"PRECEDING": -size, "FOLLOWING": size}.get(side, 0))
+            shown.append(f"{text} {side}".strip())
+            if isinstance(end, exp.Literal) and end.name.isdigit() and int(end.name) > _MOST_DISTANCE:
+                what = "this number of rows in a frame is too large."
+                raise bind_error(window, what, "write UNBOUNDED instead of it.")
+        if places[0] > places[1] or places[0] == 2 or places[1] == -2:
+            what = f"a frame can't start at {shown[0]} and end at {shown[1]}."
+            hint = "write the earlier end first, such as ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING."
+            raise bind_error(window, what, hint)
+
+
 def fold_scalars(select: exp.Select, catalog: Catalog, finish: Finish) -> None:
     """Replace queries of released numbers in a DECLARE by their values; BindError or PrivacyError for other queries."""
     with one_statement():
@@ -233,167 +246,38 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
     refuse_public_joins(tree)
     for choose in binder.when_whole:
         choose(tree)
-    levels = {item.kept.confidence for item in kept}
-    intervals: list[IntervalColumns] = []
-    results = {item.kept.table: {name: (low, high) for name, low, high in item.kept.ends} for item in kept}
-    all_levels = {block.confidence for block in binder.blocks} | levels
-    level = next(iter(all_levels)) if len(all_levels) == 1 else None
-    wholes = {
-        block.name: {name for name, kind in block.columns if kind in ("BIGINT", "HUGEINT")}
-        for block in binder.blocks
-    }
-    relations = _list_relations(binder, kept)
-    known = PublicColumns(tree, relations)
+    facts = OutputFacts.of(tree, binder, kept)
     if binder.key_values:
-        _refuse_undeclared(tree, binder, known)
-    windows = WindowEnds(tree, binder.ordered_releases, binder.noise_steps, binder.name, known)
-    shapes = Shapes(
-        known,
-        binder.intervals,
-        results,
-        binder.name,
-        windows.find,
-        binder.noise_steps,
-        wholes,
-        level,
-        binder.rounded,
-    )
-    replace_interval_calls(tree, shapes, spell)
-    missing: list[str] = []
-    if isinstance(tree, exp.Select):
-        _name_items(tree, binder)
-        ends, missing = propagate_intervals(tree, shapes)
-        for name, low, high in ends:
-            keys = (binder.name("low"), binder.name("high"))
-            for key, node in zip(keys, (low, high), strict=True):
-                tree.append("expressions", exp.alias_(node, key, quoted=True, copy=False))
-            intervals.append(IntervalColumns(name, *keys))
-    else:
-        found = propagate_union_intervals(tree, shapes)
-        intervals += [IntervalColumns(*ends) for ends in found]
-    divide_exactly(tree, shapes, spell)
+        _refuse_undeclared(tree, binder, facts)
+    intervals, missing = facts.write_intervals()
     finish = write_public(tree)
     direct = renamed(tree, binder.blocks) if not binder.adjustments else None
     if direct is not None and all(item.fits for item in direct):
         shown = [item.name for item in direct]
     else:
-        released: list[PrivateBlock | WindowWidths] = [*binder.blocks, *windows.widths.values()]
-        shown = [name for name, _ in public_columns(binder.finish, finish, released, binder.public)]
+        described = public_columns(binder.finish, finish, [*binder.blocks, *facts.widths], binder.public)
+        shown = [name for name, _ in described]
     hidden_names = {key for item in intervals for key in (item.low, item.high)}
     columns = tuple(name for name in shown if name not in hidden_names)
-    confidence = binder.blocks[-1].confidence if binder.blocks else next(iter(levels), 0.95)
-    outputs = PublicColumns(tree, relations, windows.name_window)
-    traced = outputs.trace_outputs()
-    widths = [
-        (name, facts[0].widths)
-        for name in columns
-        if columns.count(name) == 1 and (facts := outputs.find_columns(tree, name))
-    ]
+    traced, spreads = facts.trace(columns)
     return Plan(
-        text, _date_blocks(binder), finish, columns, tuple(binder.public), tuple(intervals), confidence,
+        text, date_blocks(binder), finish, columns, tuple(binder.public), tuple(intervals), facts.confidence,
         tuple(dict.fromkeys([*binder.notes, *missing])), tuple(binder.adjustments), direct,
         limits=tuple(dict.fromkeys(binder.limits)), shared=tuple(binder.shared),
-        traced=traced, ranged=tuple(binder.ranged), size=binder.written.size, widths=tuple(windows.widths.values()),
-        window_errors=tuple(windows.named.values()),
-        spreads=tuple((name, width) for name, both in widths if len(both) == 1 for width in both),
+        traced=traced, ranged=tuple(binder.ranged), size=binder.written.size, widths=facts.widths,
+        window_errors=facts.window_errors, spreads=spreads,
     )  # fmt: skip
 
 
-def _date_blocks(binder: StatementBinder) -> tuple[PrivateBlock, ...]:
-    """Return the blocks, each with the periods that it reads; prepaid ones are paid by all periods."""
-    if binder.today is None:
-        return tuple(binder.blocks)
-    return tuple(_date_block(binder, block) for block in binder.blocks)
-
-
-def _date_block(binder: StatementBinder, block: PrivateBlock) -> PrivateBlock:
-    texts = [*block.operator.checked, *(claimed.text for claimed in list_claims(block.operator))]
-    whole = " ".join(write_shared(text, binder.catalog.shared) for text in dict.fromkeys(texts))
-    scans = find_scans(binder.scans, whole)
-    every = block.prepaid or not scans
-    periods = None if every else unite_periods(scan.periods for scan in scans)
-    parts = None if every else _find_parts(binder, block, scans)
-    sets = tuple(_date_block(binder, one) for one in block.sets)
-    return replace(block, periods=periods, parts=parts, sets=sets, closed=_find_closed(binder, scans))
-
-
-def _find_closed(binder: StatementBinder, scans: Iterable[Scan]) -> frozenset[str]:
-    """Return the tables that declare the periods of scans, if none of the days that are read may change."""
-    tables, today = binder.catalog.policy.tables, binder.today
-    assert today is not None
-    dated = [scan for scan in scans if scan.periods is not None]
-    still = {scan.holder for scan in dated if scan.days[-1][1] > tables[scan.holder].find_closed(today)}
-    return frozenset(scan.holder for scan in dated) - still
-
-
-def _find_parts(binder: StatementBinder, block: PrivateBlock, scans: Sequence[Scan]) -> PeriodParts | None:
-    """Return the parts of a block: it must read equal periods of all tables, and no earlier release."""
-    found: PeriodGroups | None = binder.period_groups.get(block.name)
-    if found is None or not block.operator.divides or len({scan.periods for scan in scans}) > 1:
-        return None
-    names = [other.name for other in binder.blocks]
-    if any(FORETOLD in item.sql or any(name in item.sql for name in names) for item in block.inputs):
-        return None
-    tables, today = binder.catalog.policy.tables, binder.today
-    period = tables[scans[0].holder].declared_period if scans[0].periods is not None else None
-    if period is None or today is None:
-        return None
-    read = ((scan.holder, scan.days, tables[scan.holder].find_closed(today)) for scan in scans)
-    return PeriodParts(period.part, found.keys, found.starts, found.classes, tuple(sorted(read)))
-
-
-def _refuse_undeclared(tree: exp.Expr, binder: StatementBinder, known: PublicColumns) -> None:
+def _refuse_undeclared(tree: exp.Expr, binder: StatementBinder, facts: OutputFacts) -> None:
     """Raise BindError for a comparison of a released key with a constant that is not among its declared values."""
     for select in tree.find_all(exp.Select):
 
         def find(node: exp.Column, select: exp.Select = select) -> Declared | None:
-            released = known.find_term(select, node)
+            released = facts.known.find_term(select, node)
             return None if released is None else binder.key_values.get(released)
 
         check_released(select, find)
-
-
-def _list_relations(
-    binder: StatementBinder, kept: Iterable[NamedResult]
-) -> dict[str, list[tuple[str, Facts]]]:
-    """Return the facts about the columns of releases and kept results; kept results have no traces."""
-    bins = _list_bins(binder.blocks)
-    found = {}
-    for block in binder.blocks:
-        names, steps = [name for name, _ in block.columns], binder.noise_steps.get(block.name, {})
-        shown = binder.intervals.get(block.name, ())
-        found[block.name] = list_facts(block.name, names, steps, bins[block.name], shown)
-    for item in (one.kept for one in kept):
-        listed = list_facts(item.table, item.columns, {}, dict(item.bins), {name for name, *_ in item.ends})
-        found[item.table] = [(name, replace(facts, sums=(), released=None)) for name, facts in listed]
-    return found
-
-
-def _name_items(tree: exp.Select, binder: StatementBinder) -> None:
-    """Give items without an alias, in place, the engine's names, by which intervals find their columns."""
-    items = tree.expressions
-    kinds = (exp.Alias, exp.Column)
-    named = [isinstance(i, kinds) or (isinstance(i, exp.Subquery) and bool(i.alias)) for i in items]
-    stars = [at for at, item in enumerate(items) if item.is_star]
-    if len(stars) > 1 or all(named) or any(item.find(exp.Columns, exp.Unnest) for item in items):
-        return  # an item of many columns hides the others' positions
-    shown = public_columns(binder.finish, to_sql(tree), binder.blocks, binder.public)
-    spread = len(shown) - len(items)
-    for at, item in enumerate(items):
-        if not named[at] and not item.is_star:
-            name, _ = shown[at + spread if stars and at > stars[0] else at]
-            alias = exp.Alias(alias=exp.to_identifier(name, quoted=True))
-            item.replace(alias)
-            alias.set("this", item)
-
-
-def _list_bins(blocks: Sequence[PrivateBlock]) -> dict[str, dict[str, float]]:
-    """Return the half widths of histograms' counts, by the relation of a block and its column."""
-    bases = {block.name: ErrorBasis(confidence=block.confidence) for block in blocks}
-    return {
-        b.name: {e.name: e.error for e in b.operator.errors(bases[b.name]) if e.condition == EACH_BIN}
-        for b in blocks
-    }
 
 
 # -- the cache of plans -----------------------------------------------------------------------------------------

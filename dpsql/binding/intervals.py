@@ -5,14 +5,14 @@ interval's ends are additional columns of the release. The public SQL above a bl
 added to each SELECT on the path, but only where that can't be observed: not below a star, DISTINCT, a set operation or
 other uses of all columns.
 
-Only :mod:`dpsql.binding.bind` uses it. It is apart because it rewrites trees of public SQL, and knows no plan.
+Only :mod:`dpsql.binding.bind` uses it. It is apart because it rewrites trees of public SQL, whatever plan they become.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from fractions import Fraction
 
 from sqlglot import exp
@@ -27,12 +27,17 @@ from dpsql.binding.interval_ends import (
     is_exact,
     is_moment_end,
 )
-from dpsql.binding.public_statement import MakeName
+from dpsql.binding.plan import IntervalColumns, PrivateBlock
+from dpsql.binding.public_statement import MakeName, NamedResult, public_columns, spell
+from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.relation import column, fold
-from dpsql.binding.traced_columns import PublicColumns
+from dpsql.binding.traced_columns import Facts, PublicColumns, TracedColumn, WindowEnds, list_facts
 from dpsql.catalogue.row_names import END_CALLS
-from dpsql.language.dialect import bind_error
+from dpsql.language.dialect import bind_error, to_sql
 from dpsql.late_dataclass import dataclass
+from dpsql.mechanisms.base import ErrorBasis
+from dpsql.mechanisms.histograms import EACH_BIN
+from dpsql.mechanisms.window_widths import WindowWidths
 
 IntervalEnds = tuple[str, exp.Expr, exp.Expr]
 """An output column, and its interval's ends."""
@@ -63,6 +68,132 @@ class Shapes:
     wholes: Mapping[str, Collection[str]]
     level: float | None
     rounded: Mapping[str, Collection[str]]
+
+
+@dataclass(frozen=True)
+class OutputFacts:
+    """The facts about the columns of a bound statement, whose intervals it writes into the tree.
+
+    Args:
+        tree: the statement, with relations in place of its private blocks.
+        known: the facts about its columns before intervals were added.
+        relations: those about the columns of releases and kept results.
+    """
+
+    tree: exp.Expr
+    binder: Binder
+    known: PublicColumns
+    relations: Mapping[str, list[tuple[str, Facts]]]
+    windows: WindowEnds
+    shapes: Shapes
+    confidence: float
+    """The level of the displayed intervals."""
+
+    @classmethod
+    def of(cls, tree: exp.Expr, binder: Binder, kept: Sequence[NamedResult]) -> OutputFacts:
+        """Return the facts about a statement that names these kept results."""
+        relations = _list_relations(binder, kept)
+        known = PublicColumns(tree, relations)
+        windows = WindowEnds(tree, binder.ordered_releases, binder.noise_steps, binder.name, known)
+        levels = {item.kept.confidence for item in kept}
+        all_levels = {block.confidence for block in binder.blocks} | levels
+        wholes = {
+            block.name: {name for name, kind in block.columns if kind in ("BIGINT", "HUGEINT")}
+            for block in binder.blocks
+        }
+        shapes = Shapes(
+            known,
+            binder.intervals,
+            {item.kept.table: {name: (low, high) for name, low, high in item.kept.ends} for item in kept},
+            binder.name,
+            windows.find,
+            binder.noise_steps,
+            wholes,
+            next(iter(all_levels)) if len(all_levels) == 1 else None,
+            binder.rounded,
+        )
+        confidence = binder.blocks[-1].confidence if binder.blocks else next(iter(levels), 0.95)
+        return cls(tree, binder, known, relations, windows, shapes, confidence)
+
+    def write_intervals(self) -> tuple[list[IntervalColumns], list[str]]:
+        """Add the columns of the outputs' intervals, in place; return them, and why other noisy outputs have none."""
+        tree, binder, shapes = self.tree, self.binder, self.shapes
+        replace_interval_calls(tree, shapes, spell)
+        intervals, missing = list[IntervalColumns](), list[str]()
+        if isinstance(tree, exp.Select):
+            _name_items(tree, binder)
+            ends, missing = propagate_intervals(tree, shapes)
+            for name, low, high in ends:
+                keys = (binder.name("low"), binder.name("high"))
+                for key, node in zip(keys, (low, high), strict=True):
+                    tree.append("expressions", exp.alias_(node, key, quoted=True, copy=False))
+                intervals.append(IntervalColumns(name, *keys))
+        else:
+            intervals += [IntervalColumns(*ends) for ends in propagate_union_intervals(tree, shapes)]
+        divide_exactly(tree, shapes, spell)
+        return intervals, missing
+
+    @property
+    def widths(self) -> tuple[WindowWidths, ...]:
+        """The relations of half widths that the statement reads."""
+        return tuple(self.windows.widths.values())
+
+    @property
+    def window_errors(self) -> tuple[WindowWidths, ...]:
+        """The windows that traced outputs have errors of."""
+        return tuple(self.windows.named.values())
+
+    def trace(self, columns: Sequence[str]) -> tuple[tuple[TracedColumn, ...], tuple[tuple[str, float], ...]]:
+        """Return the traces of the finished statement's outputs, and the half widths of the histograms among ``columns``."""
+        outputs = PublicColumns(self.tree, self.relations, self.windows.name_window)
+        traced = outputs.trace_outputs()
+        widths = [
+            (name, facts[0].widths)
+            for name in columns
+            if columns.count(name) == 1 and (facts := outputs.find_columns(self.tree, name))
+        ]
+        return traced, tuple((name, width) for name, both in widths if len(both) == 1 for width in both)
+
+
+def _list_relations(binder: Binder, kept: Iterable[NamedResult]) -> dict[str, list[tuple[str, Facts]]]:
+    """Return the facts about the columns of releases and kept results; kept results have no traces."""
+    bins = _list_bins(binder.blocks)
+    found = {}
+    for block in binder.blocks:
+        names, steps = [name for name, _ in block.columns], binder.noise_steps.get(block.name, {})
+        shown = binder.intervals.get(block.name, ())
+        found[block.name] = list_facts(block.name, names, steps, bins[block.name], shown)
+    for item in (one.kept for one in kept):
+        listed = list_facts(item.table, item.columns, {}, dict(item.bins), {name for name, *_ in item.ends})
+        found[item.table] = [(name, replace(facts, sums=(), released=None)) for name, facts in listed]
+    return found
+
+
+def _name_items(tree: exp.Select, binder: Binder) -> None:
+    """Give items without an alias, in place, the engine's names, by which intervals find their columns."""
+    items = tree.expressions
+    kinds = (exp.Alias, exp.Column)
+    named = [isinstance(i, kinds) or (isinstance(i, exp.Subquery) and bool(i.alias)) for i in items]
+    stars = [at for at, item in enumerate(items) if item.is_star]
+    if len(stars) > 1 or all(named) or any(item.find(exp.Columns, exp.Unnest) for item in items):
+        return  # an item of many columns hides the others' positions
+    shown = public_columns(binder.finish, to_sql(tree), binder.blocks, binder.public)
+    spread = len(shown) - len(items)
+    for at, item in enumerate(items):
+        if not named[at] and not item.is_star:
+            name, _ = shown[at + spread if stars and at > stars[0] else at]
+            alias = exp.Alias(alias=exp.to_identifier(name, quoted=True))
+            item.replace(alias)
+            alias.set("this", item)
+
+
+def _list_bins(blocks: Sequence[PrivateBlock]) -> dict[str, dict[str, float]]:
+    """Return the half widths of histograms' counts, by the relation of a block and its column."""
+    bases = {block.name: ErrorBasis(confidence=block.confidence) for block in blocks}
+    return {
+        b.name: {e.name: e.error for e in b.operator.errors(bases[b.name]) if e.condition == EACH_BIN}
+        for b in blocks
+    }
 
 
 def propagate_intervals(tree: exp.Select, shapes: Shapes) -> tuple[list[IntervalEnds], list[str]]:

@@ -42,7 +42,7 @@ from dpsql.language.dialect import (
     write_column,
 )
 from dpsql.language.labels import is_label_type, name_label_type
-from dpsql.language.options import Call, call_of
+from dpsql.language.options import Call, call_of, is_private_call, mode_of
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.queries import Select, write_filter
 from dpsql.mechanisms.window_widths import WindowWidths
@@ -634,3 +634,43 @@ def _reads_by_place(node: exp.Expr, starred: bool) -> bool:
     if isinstance(node, exp.Group):
         return starred and bool(args.get("all"))
     return isinstance(node, exp.Columns | exp.Pivot) or (starred and isinstance(node, exp.SetOperation))
+
+
+_COUNTS = ("COUNT", "COUNT_IF")
+
+
+def find_held_columns(nodes: Sequence[exp.Expr]) -> frozenset[str] | None:
+    """Return the folded columns that a statement reads, if it does more with joined rows than count them.
+
+    Counts of rows are aggregated in a stream: None. Mechanisms that need rows, groups, windows, distinct values, and
+    cuts of joined rows sort or store them; unknown uses are assumed to. Any name in the statement may be a column's;
+    ``*`` means all.
+    """
+    if not _sorts(nodes):
+        return None
+    names = {fold(node.name) for node in nodes if isinstance(node, exp.Identifier)}
+    if any(map(_reads_all, nodes)):
+        names.add("*")
+    return frozenset(names)
+
+
+def _reads_all(node: exp.Expr) -> bool:
+    """Return whether a part of a statement reads all columns; a window breaks ties by them."""
+    if isinstance(node, exp.Join):
+        return join_word(node, "method") == "NATURAL"
+    starred = isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count)
+    return starred or isinstance(node, exp.Window | exp.Columns)
+
+
+def _sorts(nodes: Sequence[exp.Expr]) -> bool:
+    if any(isinstance(node, exp.Group | exp.Window | exp.Distinct | exp.Qualify) for node in nodes):
+        return True
+    if any(isinstance(node, exp.SetOperation) and node.args.get("distinct") for node in nodes):
+        return True
+    selects = [node for node in nodes if isinstance(node, exp.Select)]
+    if any((mode := mode_of(select)) is not None and MODES.get(mode) != "DP" for select in selects):
+        return True
+    if sum(bool(select.args.get("joins")) or any(inner_queries(select)) for select in selects) > 1:
+        return True
+    calls = (call_of(node) for node in nodes if is_private_call(node))
+    return any(call is None or call.name not in _COUNTS or call.distinct for call in calls)

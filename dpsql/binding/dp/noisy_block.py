@@ -33,15 +33,9 @@ from dpsql.binding.dp.noise_choice import (
     fit_outputs,
 )
 from dpsql.binding.dp.noisy_aggregates import MOMENTS, NOISY_AGGREGATES, read_as_mean
+from dpsql.binding.dp.period_groups import PeriodGroups, find_period_groups
 from dpsql.binding.dp.private_block import AggregatingBlock
-from dpsql.binding.dp.public_groups import (
-    MAX_GROUPS,
-    MAX_RANGE_GROUPS,
-    Pairs,
-    PeriodGroups,
-    find_period_groups,
-    find_public_groups,
-)
+from dpsql.binding.dp.public_groups import MAX_GROUPS, MAX_RANGE_GROUPS, Pairs, find_public_groups
 from dpsql.binding.dp.row_queries import quantile_parts, split_quantiles
 from dpsql.binding.dp.unit_caps import (
     AutoCaps,

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from fractions import Fraction
 
@@ -49,8 +49,7 @@ from dpsql.exact.exact_query import GroupKey, PublicGroups
 from dpsql.language.dialect import join_word, to_sql
 from dpsql.language.parameters import make_literal
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.aggregation import Group, list_groups
-from dpsql.mechanisms.queries import ROW_COUNT, As, Query, Select, Source, Subquery, cross
+from dpsql.mechanisms.queries import As, Query, Select, Source, Subquery, cross
 from dpsql.privacy.periods import intersect
 
 MAX_RANGE_GROUPS = 1_000
@@ -811,90 +810,3 @@ def _all_different(typed: Typed) -> bool:
     values = typed.values or ()
     plain = all(type(value) is _PLAIN.get(typed.type.kind) for value in values)
     return plain and len(set(values)) == len(values)
-
-
-_START = "dpsql_start"
-_MODEL = ((datetime.date(2012, 1, 1).toordinal(), datetime.date(2040, 1, 1).toordinal()),)
-"""Years of each length that begin on each day of the week: 28, since 2012 is a leap year of 54 weeks. The groups of one period
-are counted here, so that no noise depends on the days read."""
-
-
-@dataclass(frozen=True)
-class PeriodGroups:
-    """The keys made of the period's column, and the periods of their values.
-
-    Args:
-        starts: the first day of the first period of each class; a class has no group, and no period, in common with another.
-        classes: the first days of the periods of each class, in order.
-        most: the greatest number of groups that one period has; None if it is not known.
-    """
-
-    keys: tuple[str, ...]
-    starts: Mapping[Group, int]
-    classes: tuple[tuple[int, ...], ...]
-    most: int | None
-
-
-def find_period_groups(block: AggregatingBlock, pairs: Pairs, ranges: int) -> PeriodGroups | None:
-    """Return the periods of a block's public groups; None if no key is of a period. ``ranges``: the most groups of ranges."""
-    period = block.bound.period
-    if period is None:
-        return None
-    fields = (f.typed for relation in block.bound.relations for f in relation.fields)
-    dated = {(t.node.table, t.node.name): t for t in fields if t.days and isinstance(t.node, exp.Column)}
-    for place, typed in dated.items():
-        own = [pair for pair in pairs if place in list_key_columns(pair[1].node)]
-        if (
-            not own
-            or any(list_key_columns(key.node) != [place] for _, key in own)
-            or typed.values is not None
-            or (typed.nullable and not all(is_strict(key.node) for _, key in own))
-        ):
-            continue  # rows without a day may be of any period
-        uses = [use for _, key in own for use in key.node.find_all(exp.Column)]
-        days = list_days(place[1], typed, uses)
-        model = list_days(place[1], replace(typed, days=_MODEL, bounds=None), uses)
-        if days is None or model is None:
-            continue
-        alias, name = map(quote_column, place)
-        start = As(f"CAST(date_trunc('{period.part}', {alias}.{name}) AS DATE)", _START)
-        items = (*(As(to_sql(key.node), name.name) for name, key in own), start)
-        listed, every = (Select(items, Subquery(v.query(), alias), distinct=True) for v in (days, model))
-        counted = Select(ROW_COUNT, Subquery(every, "d"), group=_START)
-        greatest = Select(As("MAX(n)", "n"), Subquery(counted, "c"))
-        try:
-            table = block.binder.finish.keep(listed.sql)
-            (most,) = block.binder.finish.keep(greatest.sql).column(0).to_pylist()
-        except Error:
-            continue
-        names = tuple(key.name for key, _ in own)
-        first = [day.toordinal() for day in table.column(_START).to_pylist()]
-        starts, classes = _find_classes(list_groups(table, names), first)
-        others = [pair for pair in pairs if pair not in own]
-        found = find_public_groups(block, others, ranges) if others else None
-        size = 1 if not others else None if found is None else found.size
-        return PeriodGroups(names, starts, classes, None if size is None else most * size)
-    return None
-
-
-def _find_classes(
-    groups: Iterable[Group], first: Iterable[int]
-) -> tuple[dict[Group, int], tuple[tuple[int, ...], ...]]:
-    """Return the class of each group, and the periods of each class, given the pairs of a group and a period's first day."""
-    found: dict[Group, set[int]] = {}
-    of: dict[int, int] = {}
-    for group, day in zip(groups, first, strict=True):
-        found.setdefault(group, set()).add(day)
-
-    def find(day: int) -> int:
-        while of.setdefault(day, day) != day:
-            day = of[day]
-        return day
-
-    for days in found.values():
-        roots = [find(day) for day in days]
-        of |= dict.fromkeys(roots, min(roots))
-    members: dict[int, list[int]] = {}
-    for day in sorted(of):
-        members.setdefault(find(day), []).append(day)
-    return {group: find(min(days)) for group, days in found.items()}, tuple(map(tuple, members.values()))

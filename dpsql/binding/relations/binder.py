@@ -120,7 +120,7 @@ class Binder(ABC):
     named: frozenset[str] | None = None
     """The result of :func:`dpsql.binding.public_statement.find_named` for the statement."""
     held: frozenset[str] | None = frozenset({"*"})
-    """The result of :func:`dpsql.binding.relations.unit_rows.find_held_columns` for the statement."""
+    """The result of :func:`dpsql.binding.public_statement.find_held_columns` for the statement."""
     shared: dict[SharedQuery, None] = field(default_factory=dict)
     """The queries that its exact texts refer to by name."""
     written: WrittenTexts = field(default_factory=WrittenTexts)

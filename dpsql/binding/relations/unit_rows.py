@@ -22,9 +22,8 @@ from dpsql.binding.relations.relation import Field, From, Names, Relation, fold
 from dpsql.binding.traced_columns import read_frame_end
 from dpsql.binding.values.declared_values import length_of
 from dpsql.binding.values.sql_types import BLOB, SMALL_INTEGERS, TEXT, make_call, make_cast
-from dpsql.catalogue.aggregate_names import MODES
-from dpsql.language.dialect import MOVING_CLASSES, join_word
-from dpsql.language.options import call_of, is_private_call, mode_of
+from dpsql.language.dialect import MOVING_CLASSES
+from dpsql.language.options import is_private_call
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import SALT
 
@@ -174,46 +173,6 @@ def describe_protection(
     return (ProtectedUnit(text, unit, max((n for n in limits if n is not None), default=1), groups),)
 
 
-_COUNTS = ("COUNT", "COUNT_IF")
-
-
-def find_held_columns(nodes: Sequence[exp.Expr]) -> frozenset[str] | None:
-    """Return the folded columns that a statement reads, if it does more with joined rows than count them.
-
-    Counts of rows are aggregated in a stream: None. Mechanisms that need rows, groups, windows, distinct values, and
-    cuts of joined rows sort or store them; unknown uses are assumed to. Any name in the statement may be a column's;
-    ``*`` means all.
-    """
-    if not _sorts(nodes):
-        return None
-    names = {fold(node.name) for node in nodes if isinstance(node, exp.Identifier)}
-    if any(map(_reads_all, nodes)):
-        names.add("*")
-    return frozenset(names)
-
-
-def _reads_all(node: exp.Expr) -> bool:
-    """Return whether a part of a statement reads all columns; a window breaks ties by them."""
-    if isinstance(node, exp.Join):
-        return join_word(node, "method") == "NATURAL"
-    starred = isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count)
-    return starred or isinstance(node, exp.Window | exp.Columns)
-
-
-def _sorts(nodes: Sequence[exp.Expr]) -> bool:
-    if any(isinstance(node, exp.Group | exp.Window | exp.Distinct | exp.Qualify) for node in nodes):
-        return True
-    if any(isinstance(node, exp.SetOperation) and node.args.get("distinct") for node in nodes):
-        return True
-    selects = [node for node in nodes if isinstance(node, exp.Select)]
-    if any((mode := mode_of(select)) is not None and MODES.get(mode) != "DP" for select in selects):
-        return True
-    if sum(bool(select.args.get("joins")) or any(inner_queries(select)) for select in selects) > 1:
-        return True
-    calls = (call_of(node) for node in nodes if is_private_call(node))
-    return any(call is None or call.name not in _COUNTS or call.distinct for call in calls)
-
-
 def aggregates(select: exp.Select) -> bool:
     """Return whether a SELECT aggregates: by GROUP BY, or by an aggregate or mechanism in its projections."""
     items = (n for item in select.expressions for n in item.walk(prune=lambda n: isinstance(n, exp.Query)))
@@ -245,7 +204,7 @@ def meeting_of(
 
     Args:
         outer: the scope of the outer row, if the SELECT is correlated.
-        held: the result of :func:`find_held_columns` for the statement.
+        held: the result of :func:`~dpsql.binding.public_statement.find_held_columns` for the statement.
     """
     frames = () if aggregates(select) else frames_of(select)
     return UnitMeeting(levels_of(select, outer, env, catalog), frames, held)

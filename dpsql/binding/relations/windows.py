@@ -442,32 +442,6 @@ def _frame(window: exp.Window, by_place: bool) -> exp.WindowSpec | None:
     return spec
 
 
-_MOST_DISTANCE = 2**63 - 1
-"""The greatest number in a frame, as DuckDB reads it."""
-
-
-def refuse_frames(nodes: Iterable[exp.Expr]) -> None:
-    """Raise BindError for frames that SQL doesn't have: they end before they start, or their numbers are too large."""
-    for window in nodes:
-        spec = window.args.get("spec") if isinstance(window, exp.Window) else None
-        if spec is None:
-            continue
-        shown, places = [], []
-        for key in ("start", "end"):
-            end, side = spec.args.get(key) or "CURRENT ROW", str(spec.args.get(f"{key}_side") or "").upper()
-            text = to_sql(end) if isinstance(end, exp.Expr) else str(end).upper()
-            size = 2 if text == "UNBOUNDED" else 1
-            places.append({"PRECEDING": -size, "FOLLOWING": size}.get(side, 0))
-            shown.append(f"{text} {side}".strip())
-            if isinstance(end, exp.Literal) and end.name.isdigit() and int(end.name) > _MOST_DISTANCE:
-                what = "this number of rows in a frame is too large."
-                raise bind_error(window, what, "write UNBOUNDED instead of it.")
-        if places[0] > places[1] or places[0] == 2 or places[1] == -2:
-            what = f"a frame can't start at {shown[0]} and end at {shown[1]}."
-            hint = "write the earlier end first, such as ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING."
-            raise bind_error(window, what, hint)
-
-
 def _read_distance(node: exp.Interval) -> exp.Expr:
     """Return a literal interval that leads from no moment of the calendar's middle out of the calendar."""
     made = bind_interval(node, _refuse_end).node

@@ -12,15 +12,10 @@ from sqlglot import exp
 
 import dpsql
 from dpsql.binding.plan import Plan
+from dpsql.binding.public_statement import find_held_columns
 from dpsql.binding.relations import catalog, fan_out, unit_rows
 from dpsql.binding.relations.fan_out import DEFAULT_MAX_UNIT_ROWS, floor_root
-from dpsql.binding.relations.unit_rows import (
-    FRAMED_ROWS,
-    SORTED_CHARACTERS,
-    SORTED_ROWS,
-    find_held_columns,
-    frames_of,
-)
+from dpsql.binding.relations.unit_rows import FRAMED_ROWS, SORTED_CHARACTERS, SORTED_ROWS, frames_of
 from dpsql.errors import Error
 from dpsql.language.dialect import list_nodes
 from dpsql.language.statements import parse

@@ -460,7 +460,7 @@ def test_a_scan_that_is_overlooked_is_refused_before_payment(
 ) -> None:
     before = session.budget().spent
     for periods in ((), parse_periods(["2024-01 to 2024-11"])):
-        monkeypatch.setattr("dpsql.binding.bind.unite_periods", lambda _, days=periods: days)
+        monkeypatch.setattr("dpsql.binding.dp.period_groups.unite_periods", lambda _, days=periods: days)
         with pytest.raises(Unproved, match="could not be proved"):
             session.sql("SELECT COUNT(*) + 7 FROM visits")
     assert session.budget().spent == before

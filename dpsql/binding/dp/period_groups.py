@@ -1,0 +1,164 @@
+"""The periods of a block's groups, and the periods that each block reads and can be divided by.
+
+With a budget per period, a block whose keys decide the period of each group can be stored and paid in parts.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from dpsql.binding.dp.private_block import AggregatingBlock
+from dpsql.binding.dp.public_groups import (
+    Pairs,
+    find_public_groups,
+    is_strict,
+    list_days,
+    list_key_columns,
+    quote_column,
+)
+from dpsql.binding.plan import PeriodParts, PrivateBlock
+from dpsql.binding.public_statement import FORETOLD
+from dpsql.binding.relations.binder import Binder
+from dpsql.binding.relations.plan_size import write_shared
+from dpsql.binding.relations.scanned_periods import Scan, find_scans
+from dpsql.errors import Error
+from dpsql.language.dialect import to_sql
+from dpsql.late_dataclass import dataclass
+from dpsql.mechanisms.aggregation import Group, list_groups
+from dpsql.mechanisms.base import list_claims
+from dpsql.mechanisms.queries import ROW_COUNT, As, Select, Subquery
+from dpsql.privacy.periods import unite_periods
+
+_START = "dpsql_start"
+
+_MODEL = ((datetime.date(2012, 1, 1).toordinal(), datetime.date(2040, 1, 1).toordinal()),)
+"""Years of each length that begin on each day of the week: 28, since 2012 is a leap year of 54 weeks. The groups of one period
+are counted here, so that no noise depends on the days read."""
+
+
+@dataclass(frozen=True)
+class PeriodGroups:
+    """The keys made of the period's column, and the periods of their values.
+
+    Args:
+        starts: the first day of the first period of each class; a class has no group, and no period, in common with another.
+        classes: the first days of the periods of each class, in order.
+        most: the greatest number of groups that one period has; None if it is not known.
+    """
+
+    keys: tuple[str, ...]
+    starts: Mapping[Group, int]
+    classes: tuple[tuple[int, ...], ...]
+    most: int | None
+
+
+def find_period_groups(block: AggregatingBlock, pairs: Pairs, ranges: int) -> PeriodGroups | None:
+    """Return the periods of a block's public groups; None if no key is of a period. ``ranges``: the most groups of ranges."""
+    period = block.bound.period
+    if period is None:
+        return None
+    fields = (f.typed for relation in block.bound.relations for f in relation.fields)
+    dated = {(t.node.table, t.node.name): t for t in fields if t.days and isinstance(t.node, exp.Column)}
+    for place, typed in dated.items():
+        own = [pair for pair in pairs if place in list_key_columns(pair[1].node)]
+        if (
+            not own
+            or any(list_key_columns(key.node) != [place] for _, key in own)
+            or typed.values is not None
+            or (typed.nullable and not all(is_strict(key.node) for _, key in own))
+        ):
+            continue  # rows without a day may be of any period
+        uses = [use for _, key in own for use in key.node.find_all(exp.Column)]
+        days = list_days(place[1], typed, uses)
+        model = list_days(place[1], replace(typed, days=_MODEL, bounds=None), uses)
+        if days is None or model is None:
+            continue
+        alias, name = map(quote_column, place)
+        start = As(f"CAST(date_trunc('{period.part}', {alias}.{name}) AS DATE)", _START)
+        items = (*(As(to_sql(key.node), name.name) for name, key in own), start)
+        listed, every = (Select(items, Subquery(v.query(), alias), distinct=True) for v in (days, model))
+        counted = Select(ROW_COUNT, Subquery(every, "d"), group=_START)
+        greatest = Select(As("MAX(n)", "n"), Subquery(counted, "c"))
+        try:
+            table = block.binder.finish.keep(listed.sql)
+            (most,) = block.binder.finish.keep(greatest.sql).column(0).to_pylist()
+        except Error:
+            continue
+        names = tuple(key.name for key, _ in own)
+        first = [day.toordinal() for day in table.column(_START).to_pylist()]
+        starts, classes = _find_classes(list_groups(table, names), first)
+        others = [pair for pair in pairs if pair not in own]
+        found = find_public_groups(block, others, ranges) if others else None
+        size = 1 if not others else None if found is None else found.size
+        return PeriodGroups(names, starts, classes, None if size is None else most * size)
+    return None
+
+
+def _find_classes(
+    groups: Iterable[Group], first: Iterable[int]
+) -> tuple[dict[Group, int], tuple[tuple[int, ...], ...]]:
+    """Return the class of each group, and the periods of each class, given the pairs of a group and a period's first day."""
+    found: dict[Group, set[int]] = {}
+    of: dict[int, int] = {}
+    for group, day in zip(groups, first, strict=True):
+        found.setdefault(group, set()).add(day)
+
+    def find(day: int) -> int:
+        while of.setdefault(day, day) != day:
+            day = of[day]
+        return day
+
+    for days in found.values():
+        roots = [find(day) for day in days]
+        of |= dict.fromkeys(roots, min(roots))
+    members: dict[int, list[int]] = {}
+    for day in sorted(of):
+        members.setdefault(find(day), []).append(day)
+    return {group: find(min(days)) for group, days in found.items()}, tuple(map(tuple, members.values()))
+
+
+def date_blocks(binder: Binder) -> tuple[PrivateBlock, ...]:
+    """Return the blocks, each with the periods that it reads; prepaid ones are paid by all periods."""
+    if binder.today is None:
+        return tuple(binder.blocks)
+    return tuple(_date_block(binder, block) for block in binder.blocks)
+
+
+def _date_block(binder: Binder, block: PrivateBlock) -> PrivateBlock:
+    texts = [*block.operator.checked, *(claimed.text for claimed in list_claims(block.operator))]
+    whole = " ".join(write_shared(text, binder.catalog.shared) for text in dict.fromkeys(texts))
+    scans = find_scans(binder.scans, whole)
+    every = block.prepaid or not scans
+    periods = None if every else unite_periods(scan.periods for scan in scans)
+    parts = None if every else _find_parts(binder, block, scans)
+    sets = tuple(_date_block(binder, one) for one in block.sets)
+    return replace(block, periods=periods, parts=parts, sets=sets, closed=_find_closed(binder, scans))
+
+
+def _find_closed(binder: Binder, scans: Iterable[Scan]) -> frozenset[str]:
+    """Return the tables that declare the periods of scans, if none of the days that are read may change."""
+    tables, today = binder.catalog.policy.tables, binder.today
+    assert today is not None
+    dated = [scan for scan in scans if scan.periods is not None]
+    still = {scan.holder for scan in dated if scan.days[-1][1] > tables[scan.holder].find_closed(today)}
+    return frozenset(scan.holder for scan in dated) - still
+
+
+def _find_parts(binder: Binder, block: PrivateBlock, scans: Sequence[Scan]) -> PeriodParts | None:
+    """Return the parts of a block: it must read equal periods of all tables, and no earlier release."""
+    found: PeriodGroups | None = binder.period_groups.get(block.name)
+    if found is None or not block.operator.divides or len({scan.periods for scan in scans}) > 1:
+        return None
+    names = [other.name for other in binder.blocks]
+    if any(FORETOLD in item.sql or any(name in item.sql for name in names) for item in block.inputs):
+        return None
+    tables, today = binder.catalog.policy.tables, binder.today
+    period = tables[scans[0].holder].declared_period if scans[0].periods is not None else None
+    if period is None or today is None:
+        return None
+    read = ((scan.holder, scan.days, tables[scan.holder].find_closed(today)) for scan in scans)
+    return PeriodParts(period.part, found.keys, found.starts, found.classes, tuple(sorted(read)))
