@@ -83,6 +83,11 @@ class Input:
     sql: str
 
 
+def name_orders(orders: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return orders of labels by the names of their types."""
+    return {name_label_type(order): order for order in orders}
+
+
 @dataclass(frozen=True)
 class StrategyVariant:
     """A block under a named strategy other than the chosen one.
@@ -175,6 +180,20 @@ class PrivateBlock:
         """Return EXPLAIN's sentences about this block."""
         chosen = () if self.strategy is None else (self.strategy.sentence(),)
         return (*self.sentences, *chosen, *self.operator.sentences(self.confidence))
+
+
+@dataclass
+class PlanBuilder:
+    """The parts of a plan that grow while its statement is bound."""
+
+    blocks: list[PrivateBlock] = field(default_factory=list, init=False)
+    public: dict[str, None] = field(default_factory=dict, init=False)
+    notes: list[str] = field(default_factory=list, init=False)
+    limits: list[str] = field(default_factory=list, init=False)
+    """EXPLAIN's sentences on the limits of a unit's contribution."""
+    adjustments: list[Consistent] = field(default_factory=list, init=False)
+    ranged: list[RangedGroups] = field(default_factory=list, init=False)
+    """The blocks with groups made by a range, some of which an answer shows."""
 
 
 @dataclass(frozen=True)
@@ -410,7 +429,7 @@ class Plan:
 
     def find_orders(self, columns: Iterable[tuple[str, str]]) -> Orders:
         """Return the columns of ``finish`` that have labels, given their names and SQL types."""
-        known = {name_label_type(order): order for block in self.blocks for _, order in block.orders}
+        known = name_orders(order for block in self.blocks for _, order in block.orders)
         pairs = zip(self.columns, columns, strict=False)
         return [(name, known[kind]) for name, (_, kind) in pairs if kind in known]
 

@@ -26,7 +26,7 @@ from sqlglot import exp
 
 from dpsql.binding.relations.plan_size import is_shared, refuse_written
 from dpsql.binding.relations.relation import UNIT, From
-from dpsql.binding.relations.unit_rows import RowCaps, secret_hash
+from dpsql.binding.relations.unit_rows import RowCaps, describe_protection, secret_hash
 from dpsql.binding.values.sql_types import SMALL_INTEGERS
 from dpsql.language.dialect import to_sql
 from dpsql.late_dataclass import dataclass
@@ -248,6 +248,10 @@ class Exact:
     ) -> None:
         """Record that a column of the rows is clamped, in grid steps: see :class:`ClippedValue`."""
         self.clipped.append(ClippedValue(y, *ends, steps, source, farthest))
+
+    def describe_unit(self, found: bool = False, groups: int = 1) -> tuple[str, ...]:
+        """Return EXPLAIN's sentence on the privacy unit and its rows that count; ``found``: their caps are found privately."""
+        return describe_protection(self.bound, None if found else self.caps, bool(self.keys), groups)
 
     def _count(self, sql: str) -> None:
         """Count the text's length and refuse too long a text early."""

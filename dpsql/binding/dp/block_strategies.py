@@ -59,7 +59,6 @@ from dpsql.mechanisms.strategies import (
 )
 from dpsql.mechanisms.window_widths import WindowSum
 from dpsql.privacy.amounts import SYMBOLS, Amount
-from dpsql.privacy.filters import ACCOUNTANTS
 
 _FITS = {
     MARGINALS: "several grouping sets of the same rows, with public groups and with counts or sums that add up",
@@ -257,15 +256,14 @@ def _choose_order(uses: Uses, orders: Mapping[str, int], windows: Sequence[Windo
     return [*(key for key in orders if key in parting), *(key for key in orders if key not in parting)][-1]
 
 
-def _make_noise(noise: Noise, word: str, steps: int, accountant: str | None) -> OrderedNoise:
-    """Return the noise of a strategy; with an accountant, its cost in that currency is at most that of plain noise."""
+def _make_noise(noise: Noise, word: str, steps: int, currency: str | None) -> OrderedNoise:
+    """Return the noise of a strategy; with a currency, its cost in that is at most that of plain noise."""
     made = MAKERS[word](noise, steps)
-    kind = None if accountant is None else ACCOUNTANTS[accountant]
-    if kind is None or not kind.has_rule or not isinstance(made.base, LaplaceNoise):
+    if currency is None or not isinstance(made.base, LaplaceNoise):
         return made
 
     def cost(one: Noise) -> Fraction:
-        return one.event.mu**2 if kind.currency == "mu" else one.event.rho
+        return one.event.mu**2 if currency == "mu" else one.event.rho
 
     most, scaled, factor = cost(made.base), made, Fraction(1)
     while cost(scaled) > most:
@@ -325,8 +323,8 @@ class _Strategies:
         if word == EVEN:
             return noise
         make = _make_remembered if self.steps <= _REMEMBERED_STEPS else _make_noise
-        accountant = self.binder.catalog.accountant if self.forced in (None, EVEN) else None
-        return make(noise, word, self.steps, accountant)
+        limited = self.forced in (None, EVEN)
+        return make(noise, word, self.steps, self.binder.catalog.rule_currency if limited else None)
 
     def choose(self) -> tuple[StrategyChoice, Words]:
         """Return the strategy, with the errors of all, and the one of each statistic.
@@ -368,8 +366,8 @@ class _Strategies:
 
     def list_forced(self, best: Words | None = None) -> Iterator[StrategyVariant]:
         """Yield the block with each forced strategy, if that may cost the session more than plain noise."""
-        kind = ACCOUNTANTS[self.binder.catalog.accountant]
-        if not kind.has_rule or not any(isinstance(s.noise, LaplaceNoise) for s in self.statistics):
+        plain = not any(isinstance(s.noise, LaplaceNoise) for s in self.statistics)
+        if plain or not self.binder.catalog.has_rule:
             return
         for variant in replace(self, forced=TREE).list_uniform():
             words = dict.fromkeys(self.statistics, variant.word)
@@ -478,8 +476,8 @@ def choose_quantiles(binder: Binder, name: str, options: Options, currency: str)
                 item, variants=_list_tree_variants(operator, quantiles, {}, forced)
             )
         return ()
-    kind = ACCOUNTANTS[binder.catalog.accountant]
-    own = (kind.currency or "rho",) if kind.has_rule and word != TREE else ()
+    rule = binder.catalog.rule_currency
+    own = () if rule is None or word == TREE else (rule,)
     shown: dict[str, RankErrors] = {EVEN: {}, TREE: {}}
     chosen: dict[Part, Part] = {}
     for part in parts:

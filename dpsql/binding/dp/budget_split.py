@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from dpsql.binding.relations.relation import From
 from dpsql.errors import BindError, BudgetExceeded, PrivacyError, Span
+from dpsql.exact.exact_query import UNITS_COLUMN
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.language.options import AUTO, Options
 from dpsql.late_dataclass import dataclass
@@ -261,7 +262,7 @@ def _find_delta(binder: Binder, options: Options, select: exp.Select) -> Fractio
     catalog, group = binder.catalog, select.args.get("group")
     if delta := options.get("delta", catalog.policy.budget.default_delta):
         return Fraction(delta)
-    suggested, declare = catalog.suggested_delta, "declare the groups' values in the policy"
+    suggested, declare = _suggest_delta(catalog), "declare the groups' values in the policy"
     hint = "no delta is left for it" + (f": {declare}." if group is not None else ".")
     if suggested:
         hint = _how_to_add(f"delta = {write_number(suggested)}", options, select) + (
@@ -274,12 +275,18 @@ def _find_delta(binder: Binder, options: Options, select: exp.Select) -> Fractio
     raise PrivacyError(what, span=next(filter(None, map(span_of, places)), None), hint=hint)
 
 
+def _suggest_delta(catalog: Catalog) -> Fraction:
+    """Return the delta that a refusal proposes: a part of the rest; 0 if nothing is left."""
+    left = catalog.delta_left() if catalog.delta_left else catalog.policy.budget.mechanism_delta
+    return suggest_delta(left)
+
+
 def require_declared_delta(options: Options, catalog: Catalog, span: Span | None, what: str) -> Fraction:
     """Return the delta of a DECLARE; PrivacyError if there is none."""
     delta: Fraction | None = options.get("delta", catalog.policy.budget.default_delta)
     if delta:
         return delta
-    suggested = catalog.suggested_delta
+    suggested = _suggest_delta(catalog)
     hint = f"write OPTIONS (delta = {write_number(suggested)})." if suggested else "no delta is left for it."
     raise PrivacyError(what, span=span_of(options.nodes.get("delta")) or span, hint=hint)
 
@@ -296,9 +303,9 @@ def find_declared_amount(options: Options, catalog: Catalog, span: Span | None, 
 
 
 def choose_selector(
-    options: Options, units: str, catalog: Catalog, amount: Amount, delta: Fraction, groups: int
+    options: Options, catalog: Catalog, amount: Amount, delta: Fraction, groups: int
 ) -> GroupSelector:
-    """Return the mechanism that chooses a block's private groups by the column ``units``: the one that keeps most groups.
+    """Return the mechanism that chooses a block's private groups: the one that keeps most groups.
 
     With ``group_selection_strategy = OPTIMAL``, the default, that is the optimum for one decision if a unit is in one or
     two groups; for more, it is a table that is accounted for all of them together (:mod:`dpsql.mechanisms.per_group`).
@@ -307,7 +314,6 @@ def choose_selector(
 
     Args:
         options: of the block.
-        units: the column with the number of units in each group.
         catalog: with the session's accountant and budget.
         amount: the loss of the choice.
         delta: its delta.
@@ -316,7 +322,7 @@ def choose_selector(
     epsilon = amount.find_epsilon(lambda e: GroupSelection(e, delta, groups))
     strategy = (options.get("group_selection_strategy") or "OPTIMAL").lower()
     minimum = options.get("min_privacy_units_per_group", 1)
-    shared = GroupSelector(units, epsilon, delta, groups, strategy, minimum)
+    shared = GroupSelector(UNITS_COLUMN, epsilon, delta, groups, strategy, minimum)
     budget, has_rule = catalog.policy.budget, ACCOUNTANTS[catalog.accountant].has_rule
     orders: tuple[Fraction, ...] = ()
     if has_rule and budget.own is None and amount.currency == "epsilon":

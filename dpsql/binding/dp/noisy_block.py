@@ -48,8 +48,7 @@ from dpsql.binding.dp.unit_caps import (
     note_costly_caps,
     without_auto,
 )
-from dpsql.binding.relations.unit_rows import describe_protection
-from dpsql.exact.exact_query import UNITS_COLUMN, Exact, GroupKey, write_packed_route
+from dpsql.exact.exact_query import Exact, GroupKey, write_packed_route
 from dpsql.language.dialect import (
     privacy_error,
     to_sql,
@@ -445,7 +444,6 @@ class NoisyBlock(AggregatingBlock):
         if private:
             selection = choose_selector(
                 self.options,
-                UNITS_COLUMN,
                 self.binder.catalog,
                 share.amounts[-1],
                 share.delta_part,
@@ -476,7 +474,7 @@ class NoisyBlock(AggregatingBlock):
         """Return EXPLAIN's sentences on the privacy unit and the groups."""
         found = self.caps is not None and self.caps.finds_rows
         groups = self.per_unit_groups if self.keys and self.caps is None else 1
-        said = describe_protection(self.bound, None if found else self.exact.caps, bool(self.keys), groups)
+        said = self.exact.describe_unit(found, groups)
         if not self.keys:
             return said
         shown = "Groups are private: each is shown by the number of its privacy units"

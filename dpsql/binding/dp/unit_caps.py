@@ -31,7 +31,7 @@ from dpsql.binding.dp.budget_split import BudgetShare, choose_selector, within_l
 from dpsql.binding.dp.private_block import AggregatingBlock
 from dpsql.binding.plan import Input
 from dpsql.catalogue.option_names import CAP_OPTIONS
-from dpsql.exact.exact_query import UNITS_COLUMN, Exact, PublicGroups, write_first_groups, write_secret_order
+from dpsql.exact.exact_query import Exact, PublicGroups, write_first_groups, write_secret_order
 from dpsql.language.dialect import bind_error
 from dpsql.language.options import AUTO, Options
 from dpsql.late_dataclass import dataclass
@@ -573,7 +573,7 @@ class CapBuilder:
         def build(groups: int) -> Operator:
             keys.groups = groups
             catalog = block.binder.catalog
-            selection = choose_selector(block.options, UNITS_COLUMN, catalog, chosen, delta, groups)
+            selection = choose_selector(block.options, catalog, chosen, delta, groups)
             return Aggregation(keys.sql(), keys.names, (), selection, block.confidence)
 
         top = self.caps.groups

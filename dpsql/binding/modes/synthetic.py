@@ -23,7 +23,6 @@ from dpsql.binding.dp.noisy_block import NoisyBlock
 from dpsql.binding.dp.public_groups import find_public_groups
 from dpsql.binding.dp.unit_caps import list_cuts
 from dpsql.binding.public_statement import Released
-from dpsql.binding.relations.unit_rows import describe_protection
 from dpsql.binding.values.sql_types import Typed
 from dpsql.exact.exact_query import Exact, GroupKey, Partial, PublicGroups
 from dpsql.language.dialect import bind_error, parse_select, privacy_error, to_sql
@@ -168,7 +167,7 @@ class SyntheticBlock(NoisyBlock):
         origins = dict.fromkeys(domain.origin for domain in self.domains)
         reach = operator.reach
         sentences = (
-            *describe_protection(self.bound, self.exact.caps),
+            *self.exact.describe_unit(),
             f"Columns have public values ({', '.join(origins)}); rows with other values are left out.",
             f"One privacy unit has {reach:,} row{'s' if reach > 1 else ''} at most among all combinations of values, and all "
             "of them may be in one cell of a marginal.",

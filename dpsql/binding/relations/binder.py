@@ -22,7 +22,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from dpsql.binding.interval_ends import ShownEnds
-from dpsql.binding.plan import Input, PrivateBlock
+from dpsql.binding.plan import Input, PlanBuilder, PrivateBlock, name_orders
 from dpsql.binding.public_statement import (
     FORETOLD,
     Env,
@@ -34,30 +34,27 @@ from dpsql.binding.public_statement import (
     schemas,
 )
 from dpsql.binding.relations.catalog import Catalog
-from dpsql.binding.relations.plan_size import SharedQuery, WrittenTexts, write_public
+from dpsql.binding.relations.plan_size import WrittenTexts, write_public
 from dpsql.binding.relations.relation import (
     Field,
     From,
     Names,
     Relation,
+    SharedQuery,
     column,
     column_name,
     fold,
 )
-from dpsql.binding.relations.scanned_periods import DAYS, Scan
+from dpsql.binding.relations.scanned_periods import Scan
 from dpsql.binding.traced_columns import OrderedRelease
 from dpsql.binding.values.declared_values import Declared
 from dpsql.binding.values.sql_types import Bounds, Type, Typed
 from dpsql.language.dialect import privacy_error, span_of
-from dpsql.language.labels import name_label_type
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import Operator
-from dpsql.mechanisms.consistency import Consistent
-from dpsql.mechanisms.empty_groups import RangedGroups
 from dpsql.mechanisms.queries import Select, Subquery
 from dpsql.policy.model import Table
 from dpsql.privacy.amounts import Amount
-from dpsql.privacy.periods import Days, widen_to_periods
 
 
 def _literal_ends(node: exp.Expr) -> list[Bounds | None]:
@@ -84,7 +81,7 @@ def _bound_literals(items: Sequence[exp.Expr]) -> Bounds | None:
 
 
 @dataclass
-class Binder(ABC):
+class Binder(PlanBuilder, ABC):
     """Binds one statement. Contains the plan so far, and no data."""
 
     catalog: Catalog
@@ -93,14 +90,6 @@ class Binder(ABC):
     """Declared interactive thresholds, by folded name."""
     by_sets: bool = False
     """Whether to measure grouping sets one by one unless OPTIONS name another strategy."""
-    blocks: list[PrivateBlock] = field(default_factory=list)
-    public: dict[str, None] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    limits: list[str] = field(default_factory=list)
-    """EXPLAIN's sentences on the limits of a unit's contribution."""
-    adjustments: list[Consistent] = field(default_factory=list)
-    ranged: list[RangedGroups] = field(default_factory=list)
-    """The blocks with groups made by a range, some of which an answer shows."""
     intervals: dict[str, ShownEnds] = field(default_factory=dict)
     """Columns with intervals, by the name of the release."""
     noise_steps: dict[str, dict[str, Fraction]] = field(default_factory=dict)
@@ -138,27 +127,11 @@ class Binder(ABC):
 
     def scan(self, node: exp.Expr, table: Table, alias: str, name: str, every: bool = False) -> Relation:
         """Return a private table as the statement may read it, with its days; ``every``: with all columns."""
-        days: Days | None = None
-        if self.today is not None:
-            holder = self.catalog.policy.find_holder(table)
-            period = holder.declared_period
-            if period is None:
-                self.scans[Scan(self.catalog.engine.relation(table), None)] = None
-            else:
-                days = node.meta.get(DAYS) or holder.find_days(self.today)
-                periods, text = widen_to_periods(days, period.part), self.catalog.write_days_of(holder, days)
-                self.scans[Scan(text, periods, holder.name, days)] = None
-        found = self.catalog.relation(table, alias, name, None if every else self.named, days)
-        own = table.declared_period
-        if days is None or own is None:
-            return found
-        dated = (
-            replace(f, typed=replace(f.typed, days=days, nullable=False))
-            if fold(f.name) == fold(own.column)
-            else f
-            for f in found.fields
-        )
-        return replace(found, fields=tuple(dated))
+        named = None if every else self.named
+        found, scan = self.catalog.scan(node, table, alias, name, named, self.today)
+        if scan is not None:
+            self.scans[scan] = None
+        return found
 
     def name(self, kind: str) -> str:
         """Return a name unused in the statement."""
@@ -249,7 +222,7 @@ class Binder(ABC):
         sql = write_public(add_ctes(query, env))
         described = self.finish.describe(sql, schemas(self.blocks), self.public)
         columns = [(label, Type.parse(kind)) for label, kind in described]
-        orders = {name_label_type(order): order for order in self._list_orders()}
+        orders = name_orders(self._list_orders())
         listed = ", ".join(column_name(place) for place in range(len(columns)))
         found = Input(self.name("input"), Select("*", Subquery(sql, f"given({listed})")).sql)
         fields = tuple(

@@ -6,6 +6,7 @@ by part, or by the common place in the database. Parts are compared whole: ``"a.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
@@ -17,7 +18,6 @@ from sqlglot import exp
 from dpsql.binding.public_statement import (
     KeptResult,
 )
-from dpsql.binding.relations.plan_size import SharedQueries
 from dpsql.binding.relations.relation import (
     CLAIMED,
     DETERMINES,
@@ -26,6 +26,7 @@ from dpsql.binding.relations.relation import (
     Field,
     Names,
     Relation,
+    SharedQueries,
     column,
     column_name,
     find_direct_unit,
@@ -36,10 +37,9 @@ from dpsql.binding.relations.relation import (
     move_field,
     write_period,
 )
-from dpsql.binding.relations.scanned_periods import write_days
-from dpsql.binding.values.declared_values import column_length
-from dpsql.binding.values.fixed_point import read_declared_bounds as declared_bounds
-from dpsql.binding.values.sql_types import BLOB, OTHER, TEXT, TIMESTAMP, Bounds, Type, Typed, write_local_time
+from dpsql.binding.relations.scanned_periods import DAYS, Scan, write_days
+from dpsql.binding.values.declared_values import declare_column
+from dpsql.binding.values.sql_types import TEXT, TIMESTAMP, Bounds, Type, Typed, write_local_time
 from dpsql.binding.values.total_expressions import make_total
 from dpsql.engine.base import Engine
 from dpsql.errors import BindError, EngineError, Error, PolicyError, Span, did_you_mean
@@ -47,10 +47,8 @@ from dpsql.language.dialect import bind_error, is_not_null, list_nodes, span_of,
 from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import Column, Policy, Table
 from dpsql.policy.tables import Hop
-from dpsql.policy.validate import DateBound, write_bound
-from dpsql.privacy.accountants import suggest_delta
 from dpsql.privacy.filters import ACCOUNTANTS
-from dpsql.privacy.periods import Days
+from dpsql.privacy.periods import Days, widen_to_periods
 
 if TYPE_CHECKING:
     from dpsql.mechanisms.subsample.blocks import RegisteredFunction
@@ -115,17 +113,18 @@ class Catalog:
     @property
     def has_rule(self) -> bool:
         """Whether the session's accountant adds up many small losses to less than their sum."""
-        return ACCOUNTANTS[self.accountant].has_rule
+        return self.rule_currency is not None
+
+    @property
+    def rule_currency(self) -> str | None:
+        """The currency, rho or mu, in which it does so; None if it adds up epsilons."""
+        kind = ACCOUNTANTS[self.accountant]
+        return (kind.currency or "rho") if kind.has_rule else None
 
     @property
     def default_epsilon(self) -> Fraction | None:
         """The epsilon of a statement that names none; None if it must name one."""
         return self.policy.budget.default_epsilon if self.epsilon is None else self.epsilon
-
-    @property
-    def suggested_delta(self) -> Fraction:
-        """The delta that a refusal proposes: a part of the rest; 0 if nothing is left."""
-        return suggest_delta(self.delta_left() if self.delta_left else self.policy.budget.mechanism_delta)
 
     @property
     def names(self) -> frozenset[str]:
@@ -190,16 +189,12 @@ class Catalog:
         fields, orders = [], self.engine.orders(table)
         for place, (name, sql_type) in enumerate(schema.items()):
             item = declared.get(fold(name), Column())
-            kind, values = self._read_zone(Type.parse(sql_type), item, f"{table.name}.{name}"), item.values
-            bounds = declared_bounds(kind.kind, item.bounds, f"{table.name}.{name}")
-            known = [v for v in values or () if isinstance(v, int | float) and not isinstance(v, bool)]
-            if bounds is None and values and len(known) == len(values):
-                bounds = Bounds(Fraction(min(known)), Fraction(max(known)))
-            bounds = bounds if bounds is not None else ends.get(name)
-            length = column_length(item) if kind.kind in ("TEXT", "LIST") else None
             node, folded_name = column(column_name(place)), fold(name)
+            typed = declare_column(item, node, sql_type, f"{table.name}.{name}", self.engine.lossless)
+            kind = typed.type
+            bounds = typed.bounds if typed.bounds is not None else ends.get(name)
             order = orders.get(name) if kind == TEXT or kind.element == TEXT else None
-            typed = Typed(node, kind, bounds, False, values, length=length, unchecked=True, order=order)
+            typed = replace(typed, bounds=bounds, order=order)
             if kind.zone:
                 typed = replace(typed, twin=(node, column(moment_name(place))))
             key = folded_name in keys
@@ -227,33 +222,6 @@ class Catalog:
 
                 raise PolicyError(what, hint=suggest_unit(needed, schema, len(table.unit_path) == 1))
         return tuple(fields)
-
-    def _read_zone(self, kind: Type, item: Column, where: str) -> Type:
-        """Return a column's type: TIMESTAMP for moments that the policy reads as local times in a zone.
-
-        Raises:
-            PolicyError: the column has no moments, or has bounds without a zone.
-        """
-        if kind.kind != "MOMENT":
-            if item.time_zone is None:
-                return (
-                    kind if kind != BLOB or self.engine.lossless else OTHER
-                )  # bytes have another text elsewhere
-            hint = f"remove time_zone from {where}."
-            raise PolicyError(f"{where} has a time_zone, and its type is {kind.sql}.", hint=hint)
-        if not self.engine.lossless:  # no other engine is proved to have DuckDB's rules of time zones
-            return Type("OTHER", kind.sql)
-        if item.time_zone is not None:
-            return replace(TIMESTAMP, zone=item.time_zone)
-        if item.bounds is not None or item.values is not None:
-            given = item.bounds if item.bounds and isinstance(item.bounds[0], DateBound) else None
-            ends = ", ".join(map(write_bound, given)) if given else "2020-01-01, 2020-12-31"
-            raise PolicyError(
-                f"{where} is a {kind.sql}, so its bounds and values need a time_zone: they are local times.",
-                hint=f'{where.rpartition(".")[2]} = {{ time_zone = "UTC", bounds = [{ends}] }}, or with another zone, '
-                'such as "Europe/Berlin".',
-            )
-        return kind
 
     def _public_ends(self, table: Table, schema: Mapping[str, str]) -> dict[str, Bounds]:
         """Return the cached extremes of each numeric column of a public table, to which later values are clamped."""
@@ -294,6 +262,41 @@ class Catalog:
             if fold(known) == fold(name):
                 return known, Type.parse(sql_type)
         raise PolicyError(f"{name}, on a path to a privacy unit, is not a column of {table.name}.")
+
+    def scan(
+        self,
+        node: exp.Expr,
+        table: Table,
+        alias: str,
+        name: str,
+        named: Collection[str] | None,
+        today: datetime.date | None,
+    ) -> tuple[Relation, Scan | None]:
+        """Return a private table as a FROM item may read it, with its days; and its scan, if budgets are per period.
+
+        Args:
+            named: as for :meth:`relation`.
+            today: in the policy's time zone, if budgets are per period.
+        """
+        if today is None:
+            return self.relation(table, alias, name, named), None
+        holder = self.policy.find_holder(table)
+        period = holder.declared_period
+        if period is None:
+            return self.relation(table, alias, name, named), Scan(self.engine.relation(table), None)
+        days: Days = node.meta.get(DAYS) or holder.find_days(today)
+        text = " ".join(map(to_sql, self.within(holder, _BASE, days)))
+        scan = Scan(text, widen_to_periods(days, period.part), holder.name, days)
+        found, own = self.relation(table, alias, name, named, days), table.declared_period
+        if own is None:
+            return found, scan
+        dated = (
+            replace(f, typed=replace(f.typed, days=days, nullable=False))
+            if fold(f.name) == fold(own.column)
+            else f
+            for f in found.fields
+        )
+        return replace(found, fields=tuple(dated)), scan
 
     def relation(
         self,
@@ -399,10 +402,6 @@ class Catalog:
             return []
         name, kind = self._spell(table, period.column)
         return [write_days(days, column(name, alias), kind.sql)]
-
-    def write_days_of(self, table: Table, days: Days) -> str:
-        """Return the condition of a scan of a table with a declared period, as an exact query has it."""
-        return " ".join(map(to_sql, self.within(table, _BASE, days)))
 
     def _bind_period(self, table: Table, fields: tuple[Field, ...]) -> Typed:
         """Return the period of a table's rows, bound as an analyst's expression.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import lru_cache
@@ -21,7 +21,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from dpsql.binding.public_statement import NAME_PARTS, from_items, inner_queries
-from dpsql.binding.relations.relation import From, Relation, fold
+from dpsql.binding.relations.relation import From, Relation, SharedQueries, SharedQuery, fold
 from dpsql.errors import BindError, Span
 from dpsql.exact.normal_form import strip_values
 from dpsql.language.dialect import (
@@ -77,20 +77,6 @@ _MENTION = re.compile(rf"\b{SHARED_PREFIX}[0-9a-f]{{32}}\b")
 _WITHOUT_NAMES = frozenset({"expressions", "with_", "from_", "joins", "laterals"})
 """The parts of a SELECT that read no aliases, and the items themselves."""
 _HINT = "ask for fewer numbers, or read fewer named queries twice; keep an answer under a name for other statements."
-
-
-@dataclass(frozen=True, eq=False)
-class SharedQuery:
-    """An exact query that texts refer to by a name; ``size`` counts each of its references, ``joined`` its joined relations."""
-
-    name: str
-    text: str
-    mentions: tuple[SharedQuery, ...]
-    size: int
-    joined: int = 1
-
-
-SharedQueries = MutableMapping[str, SharedQuery]
 
 
 def refuse_size(size: int, most: int, place: exp.Expr | None = None) -> None:

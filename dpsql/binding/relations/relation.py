@@ -7,7 +7,7 @@ taken from the policy, never from a name that the analyst wrote.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 
@@ -37,6 +37,20 @@ class Unmatched:
     on: tuple[exp.Expr, ...]
     inside: bool = False
     """Whether it is in a subquery, whose rows are unknown outside."""
+
+
+@dataclass(frozen=True, eq=False)
+class SharedQuery:
+    """An exact query that texts refer to by a name; ``size`` counts each of its references, ``joined`` its joined relations."""
+
+    name: str
+    text: str
+    mentions: tuple[SharedQuery, ...]
+    size: int
+    joined: int = 1
+
+
+SharedQueries = MutableMapping[str, SharedQuery]
 
 
 UNIT = "dpsql_unit"

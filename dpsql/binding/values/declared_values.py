@@ -26,12 +26,13 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from dpsql.binding.values.sql_types import UNKNOWN, Bounds, Type, Typed
+from dpsql.binding.values.sql_types import BLOB, OTHER, TIMESTAMP, UNKNOWN, Bounds, Type, Typed
 from dpsql.catalogue.row_names import ROW_NAMES
-from dpsql.errors import BindError, PrivacyError, clip
+from dpsql.errors import BindError, PolicyError, PrivacyError, clip
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.language.parameters import STAND_IN
 from dpsql.policy.tables import Column
+from dpsql.policy.validate import DateBound, write_bound
 
 KnownValues = tuple[object, ...]
 ValuesOf = Callable[[Typed], KnownValues | None]
@@ -268,6 +269,68 @@ _SIZED = ("TEXT", "LIST")
 _CHOOSING = frozenset(row.name for row in ROW_NAMES if row.chooses)
 _written: ContextVar[dict[object, int] | None] = ContextVar("written", default=None)
 _repeats: ContextVar[int] = ContextVar("repeats", default=1)
+
+
+def declare_column(item: Column, node: exp.Expr, sql_type: str, where: str, lossless: bool) -> Typed:
+    """Return a column with the bounds, values and length that the policy declares.
+
+    Args:
+        node: the column in the exact query.
+        sql_type: its type in the data.
+        where: its table and name, for errors.
+        lossless: whether the engine has DuckDB's rules of time zones and texts of bytes.
+
+    Raises:
+        PolicyError: the declaration doesn't fit the type.
+    """
+    kind, values = _read_zone(Type.parse(sql_type), item, where, lossless), item.values
+    bounds = _read_bounds(kind.kind, item.bounds, where)
+    known = [v for v in values or () if isinstance(v, int | float) and not isinstance(v, bool)]
+    if bounds is None and values and len(known) == len(values):
+        bounds = Bounds(Fraction(min(known)), Fraction(max(known)))
+    length = column_length(item) if kind.kind in ("TEXT", "LIST") else None
+    return Typed(node, kind, bounds, False, values, length=length, unchecked=True)
+
+
+def _read_zone(kind: Type, item: Column, where: str, lossless: bool) -> Type:
+    """Return a column's type: TIMESTAMP for moments that the policy reads as local times in a zone.
+
+    Raises:
+        PolicyError: the column has no moments, or has bounds without a zone.
+    """
+    if kind.kind != "MOMENT":
+        if item.time_zone is None:
+            return kind if kind != BLOB or lossless else OTHER  # bytes have another text elsewhere
+        hint = f"remove time_zone from {where}."
+        raise PolicyError(f"{where} has a time_zone, and its type is {kind.sql}.", hint=hint)
+    if not lossless:  # no other engine is proved to have DuckDB's rules of time zones
+        return Type("OTHER", kind.sql)
+    if item.time_zone is not None:
+        return replace(TIMESTAMP, zone=item.time_zone)
+    if item.bounds is not None or item.values is not None:
+        given = item.bounds if item.bounds and isinstance(item.bounds[0], DateBound) else None
+        ends = ", ".join(map(write_bound, given)) if given else "2020-01-01, 2020-12-31"
+        raise PolicyError(
+            f"{where} is a {kind.sql}, so its bounds and values need a time_zone: they are local times.",
+            hint=f'{where.rpartition(".")[2]} = {{ time_zone = "UTC", bounds = [{ends}] }}, or with another zone, '
+            'such as "Europe/Berlin".',
+        )
+    return kind
+
+
+def _read_bounds(kind: str, bounds: tuple[Fraction, Fraction] | None, where: str) -> Bounds | None:
+    """Return the bounds that a policy declares for a column of this kind; PolicyError for dates of numbers and so on."""
+    if bounds is None:
+        return None
+    given = {end.kind if isinstance(end, DateBound) else "number" for end in bounds}
+    wanted = {"DATE": "date", "TIMESTAMP": "date", "TIME": "time"}.get(kind, "number")
+    if given != {wanted}:
+        example = {"date": "[2020-01-01, 2020-12-31]", "time": "[08:00:00, 18:00:00]", "number": "[0, 100]"}
+        raise PolicyError(
+            f"the bounds of {where} are {' and '.join(sorted(g + 's' for g in given))}, and the column is {kind}.",
+            hint=f"bounds = {example[wanted]}",
+        )
+    return Bounds(Fraction(bounds[0]), Fraction(bounds[1]))
 
 
 def column_length(declared: Column | None) -> int:

@@ -56,11 +56,10 @@ from dpsql.binding.values.sql_types import (
 )
 from dpsql.binding.values.temporal import write_epoch
 from dpsql.catalogue.aggregate_names import AGGREGATE_OF_NAME
-from dpsql.errors import BindError, PolicyError
+from dpsql.errors import BindError
 from dpsql.language.dialect import bind_error, is_not_null, privacy_error, to_sql
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.queries import write_filter
-from dpsql.policy.validate import DateBound
 
 DAY = 86_400
 MOMENT_KINDS = ("DATE", "TIMESTAMP", "TIME", "INTERVAL")
@@ -164,21 +163,6 @@ def _span(seconds: exp.Expr) -> exp.Expr:
     rest = exp.paren(exp.Sub(this=node.copy(), expression=whole), copy=False)
     made = exp.Add(this=make_call("TO_DAYS", make_cast(days.copy(), INTEGER)), expression=_length(rest))
     return exp.paren(made, copy=False)
-
-
-def read_declared_bounds(kind: str, bounds: tuple[Fraction, Fraction] | None, where: str) -> Bounds | None:
-    """Return the bounds that a policy declares for a column of this kind; PolicyError for dates of numbers and so on."""
-    if bounds is None:
-        return None
-    given = {end.kind if isinstance(end, DateBound) else "number" for end in bounds}
-    wanted = {"DATE": "date", "TIMESTAMP": "date", "TIME": "time"}.get(kind, "number")
-    if given != {wanted}:
-        example = {"date": "[2020-01-01, 2020-12-31]", "time": "[08:00:00, 18:00:00]", "number": "[0, 100]"}
-        raise PolicyError(
-            f"the bounds of {where} are {' and '.join(sorted(g + 's' for g in given))}, and the column is {kind}.",
-            hint=f"bounds = {example[wanted]}",
-        )
-    return Bounds(Fraction(bounds[0]), Fraction(bounds[1]))
 
 
 FINE_BITS = 20

@@ -16,6 +16,7 @@ from dpsql.binding.public_statement import find_held_columns
 from dpsql.binding.relations import catalog, fan_out, unit_rows
 from dpsql.binding.relations.fan_out import DEFAULT_MAX_UNIT_ROWS, floor_root
 from dpsql.binding.relations.unit_rows import FRAMED_ROWS, SORTED_CHARACTERS, SORTED_ROWS, frames_of
+from dpsql.binding.values import declared_values
 from dpsql.errors import Error
 from dpsql.language.dialect import list_nodes
 from dpsql.language.statements import parse
@@ -417,7 +418,7 @@ def test_rows_that_hold_texts_are_as_many_as_their_lengths_allow(
     length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Copies of one text are not more than the memory holds; and no text is longer than what was counted on."""
-    monkeypatch.setattr(catalog, "column_length", lambda declared: length)
+    monkeypatch.setattr(declared_values, "column_length", lambda declared: length)
     con = tables(300)
     con.execute(f"UPDATE notes SET note = repeat('x', 500 + w::INTEGER) WHERE patient_id = {ALARM}")
     with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
@@ -437,7 +438,7 @@ def test_rows_that_hold_texts_are_as_many_as_their_lengths_allow(
 
 def test_a_text_that_is_the_unit_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Units that are longer than their max_length are no less the units that the cut is about."""
-    monkeypatch.setattr(catalog, "column_length", lambda declared: 3)
+    monkeypatch.setattr(declared_values, "column_length", lambda declared: 3)
     con = tables(3)
     for table in ("visits", "notes"):
         con.execute(f"ALTER TABLE {table} ADD COLUMN name VARCHAR")
