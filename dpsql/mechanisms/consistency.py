@@ -15,7 +15,7 @@ ensure that all cells of public groups are present, and that exact cells add up,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -24,7 +24,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.aggregation import Group, list_groups
+from dpsql.mechanisms.aggregation import Aggregation, Group, Together, list_groups
+from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.moments import Count, Sum
 from dpsql.mechanisms.per_group import Noise
 from dpsql.numerics.exact_numbers import Floats, Integers
 
@@ -55,6 +57,22 @@ class AddingColumn:
     noise: Noise
     steps: Fraction = Fraction(1)
     whole: bool = True
+
+
+def list_adding(operator: Operator, fixed: Container[str]) -> tuple[AddingColumn, ...]:
+    """Return the columns of an operator's release with cells that add up.
+
+    ``fixed``: the statistics of numbers of units, each of which counts once in each cell.
+    """
+    aggregation = operator.aggregation if isinstance(operator, Together) else operator
+    if not isinstance(aggregation, Aggregation):
+        return ()
+    found = []
+    for output in aggregation.outputs:
+        if isinstance(output, Count | Sum) and output.statistic.column not in fixed:
+            steps = output.steps if isinstance(output, Sum) else Fraction(1)
+            found.append(AddingColumn(output.name, output.statistic.noise, steps, isinstance(output, Count)))
+    return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -675,6 +675,16 @@ def _add(total: Integers, values: Integers, factor: int) -> Integers:
     return np.asarray(total + values * factor)
 
 
+_NO_DEARER = 1 + Fraction(1, 10**9)
+"""The most that the residuals may cost, relative to the sets one by one: 1, and a margin for rounding."""
+
+
+def costs_more(joint: Event, single: Sequence[Event]) -> bool:
+    """Return whether one block for all sets would cost a session that sums rho or mu more than blocks one by one."""
+    plain = compose_events(single)
+    return joint.rho > plain.rho * _NO_DEARER or joint.mu > plain.mu * _NO_DEARER
+
+
 def calibrate_together(operators: Sequence[Operator]) -> list[Operator]:
     """Return operators (distinct, fixed before any answer) with one Gaussian calibration, at the sum of their pairs."""
     pairs = [find_pair(operator) for operator in operators]

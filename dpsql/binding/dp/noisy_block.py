@@ -371,6 +371,11 @@ class NoisyBlock(AggregatingBlock):
         return None if found is None else found.size
 
     @property
+    def fixed_columns(self) -> set[str]:
+        """The statistics that are numbers of units, which don't add up over groups."""
+        return {partial.name for partial in self.exact.partials if partial.fixed}
+
+    @property
     def _maker(self) -> NoiseMaker:
         return NoiseMaker(self.exact, self.per_unit_groups)
 

@@ -20,7 +20,6 @@ from dpsql.binding.public_statement import Env, Released, install
 from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.relation import Field, column
 from dpsql.binding.values.fixed_point import come_back
-from dpsql.binding.values.sql_types import DOUBLE, TEXT
 from dpsql.catalogue.option_names import NUMERIC_COMBINERS
 from dpsql.errors import Error
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named, to_sql
@@ -365,9 +364,10 @@ def _install(
         None if share is None else share.whole,
     )
     own = {f.name: f.typed.type for f in bound.fields}
-    kinds = [DOUBLE if r.type == "DOUBLE" else own.get(r.name, TEXT) for r in released]
-    pairs = zip(released, kinds, strict=True)
-    shown = [(r.name, come_back(column(r.name), kind, r.type)) for r, kind in pairs]
+    shown = []
+    for r in released:
+        node, kind = column(r.name), None if r.type == "DOUBLE" else own.get(r.name)
+        shown.append((r.name, node if kind is None else come_back(node, kind, r.type)))
     install(select, table_named(name), shown, also=("order", "limit", "with_", "qualify", "distinct"))
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import dpsql
 from dpsql.binding import bind as binding
-from dpsql.binding.dp.grouping_sets import WORST_SET, JointBlock
+from dpsql.binding.dp.joint_sets import WORST_SET, JointBlock
 from dpsql.mechanisms.marginals import Marginals, _find_costs, find_shares, list_closure
 from dpsql.mechanisms.per_group import GaussianNoise
 from dpsql.mechanisms.strategies import EVEN, MARGINALS, STRATEGY_NAMES, choose_strategy
