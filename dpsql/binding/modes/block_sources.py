@@ -14,13 +14,7 @@ from fractions import Fraction
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
-from dpsql.binding.modes.block_queries import (
-    BLOCK,
-    Lifter,
-    PerBlockQuery,
-    conditions_of,
-    refuse_many_rows,
-)
+from dpsql.binding.modes.block_queries import BLOCK, Lifter, PerBlockQuery, conditions_of
 from dpsql.binding.public_statement import Env
 from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.relation import Field, From, Names, Relation, column, column_name
@@ -218,9 +212,7 @@ class SourceBinder:
 
     def _lift(self) -> BlockedQuery:
         lifter = Lifter(self.binder, self.blocks.number, self.blocks.turns, self.blocks.total)
-        lifted = lifter.query(self.select.copy(), self.env, {})
-        if not lifted.single:
-            raise refuse_many_rows(self.select)
+        lifted = lifter.lift(self.select, self.env)
         for bound in lifter.bound:
             bound.names.check_unit(self.options, bound.subject)
         names = tuple(f.name for f in lifted.fields)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.binding.modes import block_queries, block_sources
+from dpsql.binding.modes import block_checks, block_queries, block_sources
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.base import Reader, add_salt, bind_parameters
@@ -126,7 +126,7 @@ def test_a_row_that_is_a_unit_is_in_one_block() -> None:
 
 
 def test_it_would_be_in_two_by_what_each_mention_shows_of_it() -> None:
-    with mock.patch.object(block_queries, "_one_kind_of_row"):
+    with mock.patch.object(block_checks, "_one_kind_of_row"):
         all_, fewer = (results([PEOPLE.format(n)], TWICE, "ROW", 16) for n in (101, 100))
     assert sum(a != b for a, b in zip(all_, fewer, strict=True)) == 2
 
