@@ -11,9 +11,8 @@ Only :mod:`dpsql.binding.bind` uses it. It is apart because it rewrites trees of
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from fractions import Fraction
 
 from sqlglot import exp
 
@@ -28,7 +27,7 @@ from dpsql.binding.interval_ends import (
     is_moment_end,
 )
 from dpsql.binding.plan import IntervalColumns, PrivateBlock
-from dpsql.binding.public_statement import MakeName, NamedResult, public_columns, spell
+from dpsql.binding.public_statement import KeptResult, NamedResult, public_columns, spell
 from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.relation import column, fold
 from dpsql.binding.traced_columns import Facts, PublicColumns, TracedColumn, WindowEnds, list_facts
@@ -41,33 +40,6 @@ from dpsql.mechanisms.window_widths import WindowWidths
 
 IntervalEnds = tuple[str, exp.Expr, exp.Expr]
 """An output column, and its interval's ends."""
-
-
-@dataclass(frozen=True)
-class Shapes:
-    """The known facts about the noise of released columns, by release and column.
-
-    Args:
-        columns: the facts about the statement's columns.
-        releases: the columns of releases with intervals.
-        kept: those of kept results.
-        make_name: makes names for further columns.
-        find_window: finds the ends of a window sum over neighbouring groups in a SELECT.
-        noise_steps: the noise steps of exact numbers with symmetric, log-concave noise.
-        wholes: the columns of each release with integer types.
-        level: the level of all intervals; None if they differ.
-        rounded: the released numbers that are rounded, while the middles of their intervals are not, by release.
-    """
-
-    columns: PublicColumns
-    releases: Mapping[str, ShownEnds]
-    kept: Mapping[str, ShownEnds]
-    make_name: MakeName
-    find_window: Callable[[exp.Select, exp.Window], ColumnEnds | None]
-    noise_steps: Mapping[str, Mapping[str, Fraction]]
-    wholes: Mapping[str, Collection[str]]
-    level: float | None
-    rounded: Mapping[str, Collection[str]]
 
 
 @dataclass(frozen=True)
@@ -85,52 +57,46 @@ class OutputFacts:
     known: PublicColumns
     relations: Mapping[str, list[tuple[str, Facts]]]
     windows: WindowEnds
-    shapes: Shapes
+    kept: Mapping[str, ShownEnds]
+    """The columns of kept results with intervals, by relation."""
+    wholes: Mapping[str, Collection[str]]
+    """The columns of each release with integer types."""
+    level: float | None
+    """The level of all intervals; None if they differ."""
     confidence: float
     """The level of the displayed intervals."""
 
     @classmethod
-    def of(cls, tree: exp.Expr, binder: Binder, kept: Sequence[NamedResult]) -> OutputFacts:
-        """Return the facts about a statement that names these kept results."""
+    def of(cls, tree: exp.Expr, binder: Binder, named: Iterable[NamedResult]) -> OutputFacts:
+        """Return the facts about a statement with these kept results."""
+        kept, blocks = [item.kept for item in named], binder.blocks
         relations = _list_relations(binder, kept)
         known = PublicColumns(tree, relations)
         windows = WindowEnds(tree, binder.ordered_releases, binder.noise_steps, binder.name, known)
-        levels = {item.kept.confidence for item in kept}
-        all_levels = {block.confidence for block in binder.blocks} | levels
-        wholes = {
-            block.name: {name for name, kind in block.columns if kind in ("BIGINT", "HUGEINT")}
-            for block in binder.blocks
-        }
-        shapes = Shapes(
-            known,
-            binder.intervals,
-            {item.kept.table: {name: (low, high) for name, low, high in item.kept.ends} for item in kept},
-            binder.name,
-            windows.find,
-            binder.noise_steps,
-            wholes,
-            next(iter(all_levels)) if len(all_levels) == 1 else None,
-            binder.rounded,
-        )
-        confidence = binder.blocks[-1].confidence if binder.blocks else next(iter(levels), 0.95)
-        return cls(tree, binder, known, relations, windows, shapes, confidence)
+        ends = {item.table: {name: (low, high) for name, low, high in item.ends} for item in kept}
+        whole = ("BIGINT", "HUGEINT")
+        wholes = {block.name: {name for name, kind in block.columns if kind in whole} for block in blocks}
+        levels = [*(block.confidence for block in blocks), *(item.confidence for item in kept)]
+        level = levels[0] if len(set(levels)) == 1 else None
+        confidence = blocks[-1].confidence if blocks else next(iter(levels), 0.95)
+        return cls(tree, binder, known, relations, windows, ends, wholes, level, confidence)
 
     def write_intervals(self) -> tuple[list[IntervalColumns], list[str]]:
         """Add the columns of the outputs' intervals, in place; return them, and why other noisy outputs have none."""
-        tree, binder, shapes = self.tree, self.binder, self.shapes
-        replace_interval_calls(tree, shapes, spell)
+        tree, binder = self.tree, self.binder
+        replace_interval_calls(self)
         intervals, missing = list[IntervalColumns](), list[str]()
         if isinstance(tree, exp.Select):
             _name_items(tree, binder)
-            ends, missing = propagate_intervals(tree, shapes)
+            ends, missing = propagate_intervals(tree, self)
             for name, low, high in ends:
                 keys = (binder.name("low"), binder.name("high"))
                 for key, node in zip(keys, (low, high), strict=True):
                     tree.append("expressions", exp.alias_(node, key, quoted=True, copy=False))
                 intervals.append(IntervalColumns(name, *keys))
         else:
-            intervals += [IntervalColumns(*ends) for ends in propagate_union_intervals(tree, shapes)]
-        divide_exactly(tree, shapes, spell)
+            intervals += [IntervalColumns(*ends) for ends in propagate_union_intervals(self)]
+        divide_exactly(self)
         return intervals, missing
 
     @property
@@ -155,7 +121,7 @@ class OutputFacts:
         return traced, tuple((name, width) for name, both in widths if len(both) == 1 for width in both)
 
 
-def _list_relations(binder: Binder, kept: Iterable[NamedResult]) -> dict[str, list[tuple[str, Facts]]]:
+def _list_relations(binder: Binder, kept: Iterable[KeptResult]) -> dict[str, list[tuple[str, Facts]]]:
     """Return the facts about the columns of releases and kept results; kept results have no traces."""
     bins = _list_bins(binder.blocks)
     found = {}
@@ -163,7 +129,7 @@ def _list_relations(binder: Binder, kept: Iterable[NamedResult]) -> dict[str, li
         names, steps = [name for name, _ in block.columns], binder.noise_steps.get(block.name, {})
         shown = binder.intervals.get(block.name, ())
         found[block.name] = list_facts(block.name, names, steps, bins[block.name], shown)
-    for item in (one.kept for one in kept):
+    for item in kept:
         listed = list_facts(item.table, item.columns, {}, dict(item.bins), {name for name, *_ in item.ends})
         found[item.table] = [(name, replace(facts, sums=(), released=None)) for name, facts in listed]
     return found
@@ -196,14 +162,14 @@ def _list_bins(blocks: Sequence[PrivateBlock]) -> dict[str, dict[str, float]]:
     }
 
 
-def propagate_intervals(tree: exp.Select, shapes: Shapes) -> tuple[list[IntervalEnds], list[str]]:
+def propagate_intervals(tree: exp.Select, facts: OutputFacts) -> tuple[list[IntervalEnds], list[str]]:
     """Return the intervals of a statement's columns, and why others have none; add the needed columns to SELECTs below.
 
     If levels differ, SELECTs below have none, since the display has one level.
     """
-    carrier = _Carrier(tree, shapes)
+    carrier = _Carrier(facts)
     own = carrier.read(tree)
-    below = own is None and shapes.level is not None and not tree.find(exp.Pivot)
+    below = own is None and facts.level is not None and not tree.find(exp.Pivot)
     if below and any(carrier.read(select) is not None for select in tree.find_all(exp.Select)):
         carrier.spell_stars()
         own = carrier.of(tree)
@@ -212,15 +178,16 @@ def propagate_intervals(tree: exp.Select, shapes: Shapes) -> tuple[list[Interval
     return found, carrier.explain_missing(tree, {fold(name) for name, *_ in own or []})
 
 
-def propagate_union_intervals(tree: exp.Expr, shapes: Shapes) -> list[tuple[str, str, str]]:
+def propagate_union_intervals(facts: OutputFacts) -> list[tuple[str, str, str]]:
     """Return the columns of a UNION ALL with intervals, each with its ends' columns, which its sides now show.
 
     If levels differ there are none.
     """
+    tree = facts.tree
     sides = _list_sides(tree) if isinstance(tree, exp.Union) and not tree.find(exp.Pivot) else []
-    if not isinstance(tree, exp.Union) or shapes.level is None or not sides:
+    if not isinstance(tree, exp.Union) or facts.level is None or not sides:
         return []
-    carrier = _Carrier(tree, shapes)
+    carrier = _Carrier(facts)
     carrier.spell_stars()
     names = [item.alias_or_name for item in sides[0].expressions if not item.is_star]
     counts = Counter(map(fold, names))
@@ -228,10 +195,10 @@ def propagate_union_intervals(tree: exp.Expr, shapes: Shapes) -> list[tuple[str,
     return [ends for name in once if (ends := carrier._exposed(tree, name)) is not None]
 
 
-def replace_interval_calls(tree: exp.Expr, shapes: Shapes, spell: Callable[[exp.Expr], str]) -> None:
+def replace_interval_calls(facts: OutputFacts) -> None:
     """Replace ``INTERVAL_LOW(n)`` and ``INTERVAL_HIGH(n)`` by interval ends or NULL; BindError unless n is one column."""
-    calls = [node for node in tree.find_all(exp.Anonymous) if node.name.upper() in END_CALLS]
-    carrier = _Carrier(tree, shapes)
+    calls = [node for node in facts.tree.find_all(exp.Anonymous) if node.name.upper() in END_CALLS]
+    carrier = _Carrier(facts)
     if calls:
         carrier.spell_stars(alone=False)
     for call in calls:
@@ -242,12 +209,12 @@ def replace_interval_calls(tree: exp.Expr, shapes: Shapes, spell: Callable[[exp.
             name = call.name.upper()
             hint = "name one column of a released answer."
             raise bind_error(call, f"{name} takes one released column.", hint)
-        _keep_name(call, select, spell)
-        ends = find_ends(argument, carrier._knows(select), shapes.level or 0)
+        _keep_name(call, select)
+        ends = find_ends(argument, carrier._knows(select), facts.level or 0)
         call.replace(_no_number(argument) if ends is None else ends[END_CALLS[call.name.upper()]])
 
 
-def _keep_name(node: exp.Expr, select: exp.Select, spell: Callable[[exp.Expr], str]) -> None:
+def _keep_name(node: exp.Expr, select: exp.Select) -> None:
     """Give the SELECT item that contains a node its present name as an alias."""
     item = node
     while item.parent is not None and item.parent is not select:
@@ -258,14 +225,14 @@ def _keep_name(node: exp.Expr, select: exp.Select, spell: Callable[[exp.Expr], s
         alias.set("this", item)
 
 
-def divide_exactly(tree: exp.Expr, shapes: Shapes, spell: Callable[[exp.Expr], str]) -> None:
+def divide_exactly(facts: OutputFacts) -> None:
     """Divide exact values in place of rounded ones: a sum of weighed rows over their count is their mean.
 
     The exact value is the middle of the interval, whose ends are carried to the quotient. If they can't be, the rounded
     numbers are divided. A count that is rounded to 0 stays 0, so that its quotient is that of DuckDB.
     """
-    quotients = list(tree.find_all(exp.Div)) if any(shapes.rounded.values()) else []
-    carrier = _Carrier(tree, shapes)
+    quotients = list(facts.tree.find_all(exp.Div)) if any(facts.binder.rounded.values()) else []
+    carrier = _Carrier(facts)
     if quotients:
         carrier.spell_stars(alone=False)
     for quotient in quotients:
@@ -273,15 +240,15 @@ def divide_exactly(tree: exp.Expr, shapes: Shapes, spell: Callable[[exp.Expr], s
         sides = (quotient.this, quotient.expression)
         if select is None or select.args.get("group"):
             continue
-        if not all(shapes.columns.is_noisy(select, side) for side in sides):
+        if not all(facts.known.is_noisy(select, side) for side in sides):
             continue
         for part in map(_find_number, sides):
             columns = list(part.find_all(exp.Column))
-            if len(columns) != 1 or not _is_rounded(shapes, select, part, columns[0]):
+            if len(columns) != 1 or not _is_rounded(facts, select, part, columns[0]):
                 continue
-            ends = find_ends(columns[0], carrier._knows(select), shapes.level or 0)
+            ends = find_ends(columns[0], carrier._knows(select), facts.level or 0)
             if ends is not None:
-                _keep_name(quotient, select, spell)
+                _keep_name(quotient, select)
                 whole = exp.paren(exp.Add(this=ends[0], expression=ends[1]))
                 middle = exp.Div(this=whole, expression=exp.Literal.number(2))
                 zero = exp.EQ(this=exp.paren(part.copy()), expression=exp.Literal.number(0))
@@ -300,13 +267,13 @@ def _find_number(node: exp.Expr) -> exp.Expr:
     return node
 
 
-def _is_rounded(shapes: Shapes, select: exp.Select, total: exp.Expr, named: exp.Column) -> bool:
+def _is_rounded(outputs: OutputFacts, select: exp.Select, total: exp.Expr, named: exp.Column) -> bool:
     """Return whether an expression is a released number that is rounded, whatever exact types it is cast to."""
-    facts = shapes.columns.find(select, named)
+    facts = outputs.known.find(select, named)
     released, step = facts.released, facts.step
     if released is None or step is None:
         return False
-    return released.name in shapes.rounded.get(released.relation, ()) and is_exact(total, step)
+    return released.name in outputs.binder.rounded.get(released.relation, ()) and is_exact(total, step)
 
 
 def _no_number(argument: exp.Expr) -> exp.Expr:
@@ -319,8 +286,7 @@ def _no_number(argument: exp.Expr) -> exp.Expr:
 class _Carrier:
     """The columns of ends added to the SELECTs of one statement, in ``shown``."""
 
-    tree: exp.Expr
-    shapes: Shapes
+    facts: OutputFacts
     shown: dict[tuple[int, str], tuple[str, str, str]] = field(default_factory=dict)
     ends: dict[int, list[IntervalEnds]] = field(default_factory=dict)
     """The ends of the columns of a SELECT below; columns added later have none."""
@@ -330,17 +296,17 @@ class _Carrier:
         name = _read_relation(select)
         if select.args.get("distinct"):
             return []
-        if name in self.shapes.kept:
-            kept = self.shapes.kept[name].items()
+        if name in self.facts.kept:
+            kept = self.facts.kept[name].items()
             return [(shown, column(low), column(high)) for shown, (low, high) in kept]
-        return self._list(select) if name in self.shapes.releases else None
+        return self._list(select) if name in self.facts.binder.intervals else None
 
     def _list(self, select: exp.Select) -> list[IntervalEnds]:
         """Return the ends of a SELECT's items, as far as its columns' are known."""
         find = self._knows(select)
         found: list[IntervalEnds] = []
         for item in select.expressions:
-            ends = find_ends(item.unalias(), find, self.shapes.level or 0)
+            ends = find_ends(item.unalias(), find, self.facts.level or 0)
             if ends is not None:
                 name = item.alias_or_name
                 if isinstance(item, exp.Column):
@@ -351,8 +317,8 @@ class _Carrier:
     def _knows(self, select: exp.Select) -> Known:
         """Return the function that finds the ends of a SELECT's columns, from a release or from a SELECT below."""
         name = _read_relation(select)
-        direct = self.shapes.releases.get(name) or self.shapes.kept.get(name) or {}
-        known = name in self.shapes.releases or name in self.shapes.kept
+        direct = self.facts.binder.intervals.get(name) or self.facts.kept.get(name) or {}
+        known = name in self.facts.binder.intervals or name in self.facts.kept
         below = not known and select.args.get("from_") is not None
         sources, merged = (self._sources(select), _list_merged(select)) if below else ({}, set[str]())
 
@@ -360,11 +326,11 @@ class _Carrier:
             if not (known or below):
                 return None
             if isinstance(node, exp.Window):
-                return self.shapes.find_window(select, node)
+                return self.facts.windows.find(select, node)
             if isinstance(node, exp.Bracket):
-                return self.shapes.columns.find_bin(select, node)
+                return self.facts.known.find_bin(select, node)
             if known:
-                steps, wholes = self.shapes.noise_steps.get(name, {}), self.shapes.wholes.get(name, ())
+                steps, wholes = self.facts.binder.noise_steps.get(name, {}), self.facts.wholes.get(name, ())
                 if (pair := direct.get(node.name)) is None:
                     return None
                 low, high = map(column, pair)
@@ -374,14 +340,14 @@ class _Carrier:
             if exposed is None or alias is None:
                 return None
             low, high = (column(end, alias or None) for end in exposed[1:])
-            facts = self.shapes.columns.find_columns(sources[alias], node.name)
+            facts = self.facts.known.find_columns(sources[alias], node.name)
             return ColumnEnds(low, high, facts[0].step if facts else None)
 
         return find
 
     def _real_name(self, select: exp.Select, node: exp.Column) -> str | None:
         """Return a column's name at its origin, which may differ in case."""
-        if _read_relation(select) in self.shapes.releases or select.args.get("from_") is None:
+        if _read_relation(select) in self.facts.binder.intervals or select.args.get("from_") is None:
             return None
         sources = self._sources(select)
         alias = self._alias(node, sources, _list_merged(select))
@@ -414,10 +380,10 @@ class _Carrier:
             node, name = item.unalias(), item.alias_or_name
             if fold(name) in found or not name or item.is_star or isinstance(node, exp.Predicate):
                 continue
-            if any(facts.widths for facts in self.shapes.columns.find_columns(tree, name)):
+            if any(facts.widths for facts in self.facts.known.find_columns(tree, name)):
                 continue  # each bin has one
-            if self.shapes.columns.is_noisy(tree, node):
-                why = _find_reason(tree, node, self.shapes.level)
+            if self.facts.known.is_noisy(tree, node):
+                why = _find_reason(tree, node, self.facts.level)
                 if why is not None:
                     said.append(f"no interval for {name}: {why}")
         return said
@@ -440,7 +406,7 @@ class _Carrier:
         if cte is None:
             return body
         recursive = cte.parent is not None and cte.parent.args.get("recursive")
-        users = [t for t in self.tree.find_all(exp.Table) if fold(t.name) == fold(node.name)]
+        users = [t for t in self.facts.tree.find_all(exp.Table) if fold(t.name) == fold(node.name)]
         known = all(_is_taken_by_name(user, user.find_ancestor(exp.Select)) for user in users)
         return body if known and not recursive else None
 
@@ -448,12 +414,12 @@ class _Carrier:
         """Return the query that a source reads, and its CTE, whose columns keep their names."""
         if isinstance(node, exp.Subquery):
             return node.this, None
-        cte = self.shapes.columns.find_cte(node) if isinstance(node, exp.Table) else None
+        cte = self.facts.known.find_cte(node) if isinstance(node, exp.Table) else None
         return (None, None) if cte is None or cte.alias_column_names else (cte.this, cte)
 
     def spell_stars(self, alone: bool = True) -> None:
         """Replace each ``SELECT * FROM one`` by its columns, if known; with ``alone``, only if the star is the only item."""
-        for select in reversed(list(self.tree.find_all(exp.Select))):  # innermost first
+        for select in reversed(list(self.facts.tree.find_all(exp.Select))):  # innermost first
             self._spell_star(select, alone)
 
     def _spell_star(self, select: exp.Select, alone: bool) -> None:
@@ -499,7 +465,7 @@ class _Carrier:
             real = name if item is None else item.alias_or_name
             if len(sides) == 1 and ends[0] is not None:
                 real = ends[0][0]
-            pair = (self.shapes.make_name("low"), self.shapes.make_name("high"))
+            pair = (self.facts.binder.name("low"), self.facts.binder.name("high"))
             for side, end in zip(sides, ends, strict=True):
                 nodes = end[1:] if end is not None else (exp.Null(), exp.Null())
                 for shown, node in zip(pair, nodes, strict=True):
