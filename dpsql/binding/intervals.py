@@ -532,7 +532,6 @@ def _read_relation(select: exp.Select) -> str:
 
 
 def _list_merged(select: exp.Select) -> set[str]:
-    """Return the columns merged by USING."""
     joins = select.args.get("joins") or []
     return {fold(name.name) for join in joins for name in join.args.get("using") or []}
 

@@ -163,7 +163,6 @@ class StatementBinder(Binder):
         return None
 
     def _readers_of(self, mode: str) -> Readers | None:
-        """Return the options of a mode or of a declared threshold; None if there is no such mode."""
         return options_of_mode(mode.upper(), self.thresholds.get(mode.lower()))
 
     def _public_select(self, select: exp.Select, env: Env) -> None:

@@ -235,7 +235,6 @@ class PublicColumns:
                     yield _pass_on(facts, columns.star)
 
     def _sources(self, select: exp.Select) -> list[tuple[str, _Columns]]:
-        """Return the columns of the items in FROM and JOIN, by folded alias."""
         if id(select) not in self._froms:
             found = [(fold(item.alias_or_name), self._source(item)) for item in from_items(select)]
             self._froms[id(select)] = (select, found)
@@ -316,7 +315,6 @@ class PublicColumns:
         return _Columns(tuple(found), star)
 
     def _item(self, node: exp.Expr, select: exp.Select) -> Facts:
-        """Return the facts about an item of a SELECT."""
         sums = () if select.args.get("group") else self._alternatives(node, select)
         if select.args.get("distinct"):
             return Facts(sums)

@@ -95,7 +95,6 @@ def note_strategy(binder: Binder, name: str, choice: StrategyChoice) -> None:
 
 
 def _find_place(binder: Binder, name: str) -> int:
-    """Return the place of a block of the plan."""
     return next(place for place, block in enumerate(binder.blocks) if block.name == name)
 
 
@@ -424,7 +423,6 @@ class _Strategies:
 
 
 def _change_statistics(item: _Made, change: Callable[[Statistic], Statistic]) -> _Made:
-    """Return a statistic, or a dataclass of several, with changed statistics."""
     if isinstance(item, Statistic):
         return change(item)  # type: ignore[return-value]
     values = {f.name: vars(item)[f.name] for f in fields(item)}  # type: ignore[arg-type]

@@ -247,7 +247,6 @@ def deal(
 
 
 def _how_to_add(option: str, options: Options, select: exp.Select) -> str:
-    """Return the words of a hint that say where an option is written."""
     if options.values:
         return f"add {option} to OPTIONS"
     if "pivot" in select.meta:

@@ -320,7 +320,6 @@ def _refuse_no_choice(options: Options, blocks: list[NoisyBlock]) -> None:
 
 
 def _calibrate(binder: Binder, blocks: list[NoisyBlock]) -> None:
-    """Calibrate Gaussian noise once for all sets."""
     names = {block.name for block in blocks}
     places = [place for place, block in enumerate(binder.blocks) if block.name in names]
     operators = calibrate_together([binder.blocks[place].operator for place in places])
@@ -363,7 +362,6 @@ def _columns(block: NoisyBlock, nodes: list[exp.Expr]) -> tuple[str | None, ...]
 def _list_joint_sets(
     binder: Binder, chosen: MarginalsChoice, blocks: list[NoisyBlock], nodes: list[exp.Expr]
 ) -> Iterator[GroupingSet]:
-    """Yield the sets that one block releases."""
     joint = chosen.joint
     assert joint is not None
     operator, names = find_operator(binder, joint), _columns(joint, nodes)

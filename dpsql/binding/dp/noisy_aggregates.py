@@ -416,7 +416,6 @@ def _find_count(node: exp.Expr) -> exp.Expr:
 
 
 def _have_same_rows(block: AggregatingBlock, total: Call, count: Call) -> bool:
-    """Return whether both calls have equal arguments and FILTERs."""
     parts = ((call.args[0], *filter(None, [call.where])) for call in (total, count))
     of_total, of_count = ([block.find_spelling(node) for node in nodes] for nodes in parts)
     return None not in of_total and of_total == of_count

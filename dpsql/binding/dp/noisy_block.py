@@ -363,7 +363,6 @@ class NoisyBlock(AggregatingBlock):
         self.binder.when_whole.append(partial(choose_order, self.binder, block))
 
     def _count_steps(self, name: str) -> int | None:
-        """Return the most values of a key of public groups."""
         if len(self.key_types) == 1:
             return None if self.domain is None else self.domain.size
         pairs = [pair for pair in self.key_types if pair[0].name == name]

@@ -195,7 +195,6 @@ class AggregatingBlock(ABC):
 
     @staticmethod
     def _call_around(node: exp.Expr) -> Call | None:
-        """Return the nearest aggregate around a node."""
         above = node.parent
         while above is not None and not isinstance(above, exp.Query):
             if (call := call_of(above)) is not None and call.node is not node and call.name in _AGGREGATES:

@@ -431,7 +431,6 @@ def _write_bin(bin_: exp.Expr, kind: Type) -> str:
 
 
 def _declared_bins(asked: AggregateCall, typed: Typed) -> list[exp.Expr]:
-    """Return the column's public values."""
     if typed.values is not None and isinstance(typed.node, exp.Column):
         return [make_cast(make_literal(value), typed.type) for value in typed.values]
     if typed.type.kind == "BOOLEAN":

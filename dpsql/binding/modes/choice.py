@@ -271,7 +271,6 @@ class Selection:
         operator: AboveThreshold | ExponentialChoice,
         made: list[Released],
     ) -> None:
-        """Add the block to the plan, and make the SELECT read its release."""
         scores, name = self.scores, self.binder.name("block")
         statistic = scores.statistic
         kinds = {_exact(f): f.typed.type for f in candidate.fields}

@@ -252,7 +252,6 @@ class PtrBlock(AggregatingBlock):
         return make
 
     def _proposed(self, call: opt.Call, name: str, proposed: Fraction, kind: str) -> Make:
-        """Return the constructor of an item with noise for a proposed sensitivity."""
         probability = call.read_probability() if AGGREGATE_OF_NAME[call.name].arguments[1] == 2 else None
 
         def make(query: str, epsilon: Fraction, delta: Fraction) -> StableItem:

@@ -341,7 +341,6 @@ def _as_double(node: exp.Expr) -> exp.Expr:
 
 
 def _type_of(node: exp.Expr, types: Types) -> Type | None:
-    """Return the type of an expression that is only a column."""
     bare = _bare(node)
     return types.get((bare.table, bare.name)) if bare is not None else None
 

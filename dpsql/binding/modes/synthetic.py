@@ -119,7 +119,6 @@ class SyntheticBlock(NoisyBlock):
         return found
 
     def _require_caps(self) -> None:
-        """Refuse a unit without a limit on its rows."""
         rows, each = self.bound.row_caps(self.options)
         if self.bound.row_level or rows is not None:
             return

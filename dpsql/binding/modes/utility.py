@@ -486,7 +486,6 @@ def bind_statistic(node: exp.Expr, names: RowNames, dialect: str) -> CandidateSt
 def _check_size(
     node: exp.Expr, root: FormNode, found: _Tree, summed: int, common: Fraction, scales: Sequence[Fraction]
 ) -> None:
-    """Refuse numbers that may not fit 38 digits."""
     numbers = zip(found.bases, scales, strict=True)
     far = sum(int(common / mine) * FARTHEST * above.top for (_, _, above), mine in numbers)
     too_far = far > _MOST_PUBLIC and not isinstance(root, Linear)

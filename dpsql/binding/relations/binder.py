@@ -237,7 +237,6 @@ class Binder(PlanBuilder, ABC):
         return Relation(name, name, fields, source, private=False, inputs=(found,))
 
     def _list_orders(self) -> Iterator[tuple[str, ...]]:
-        """Yield the orders of labels of earlier blocks and of public tables."""
         for block in self.blocks:
             yield from (order for _, order in block.orders)
         for name in self.public:

@@ -521,7 +521,6 @@ class Grouped:
         return node
 
     def _add_call(self, text: str, call: Call) -> None:
-        """Add an aggregate that takes rows in any order."""
         sql, kind = write_exact_aggregate(call, self.names, self.rows is not None)
         bounds = reach = order = None
         if self.rows is not None:
@@ -687,7 +686,6 @@ def _resolved(node: exp.Expr, names: rel.Names) -> exp.Expr:
 
 
 def _above(name: str) -> exp.Column:
-    """Return a column of the aggregation, marked to distinguish it from an analyst's ``g``."""
     made = rel.column(name, "g")
     made.meta[_ABOVE] = True
     return made

@@ -160,7 +160,6 @@ OutputColumn = tuple[str, Typed, "rel.Field | None"]
 
 
 def _items(windows: own.Windows, select: exp.Select) -> list[OutputColumn]:
-    """Return the SELECT list."""
     binder, bound, env = windows.binder, windows.bound, windows.env
     items: list[OutputColumn] = []
     plain = {rel.fold(i.alias_or_name) for i in select.expressions if isinstance(i, exp.Alias | exp.Column)}
@@ -484,7 +483,6 @@ def combine(
 
 
 def _count_rows_of(side: str, place: int) -> exp.Expr:
-    """Return the number of a group's rows on one side."""
     here = exp.EQ(this=exp.column(side), expression=exp.Literal.number(place))
     return exp.CountIf(this=here)
 

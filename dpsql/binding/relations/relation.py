@@ -393,7 +393,6 @@ class Names:
         raise options.refuse("privacy_unit_column", what, hint, private=True)
 
     def _fields_named(self, name: str) -> list[tuple[str, Field]]:
-        """Return the fields of a folded name, each with its relation's folded alias."""
         return [(fold(r.alias), item) for r in self.relations for item in r.fields_by_name.get(name, ())]
 
     def find(self, node: exp.Column) -> Field:

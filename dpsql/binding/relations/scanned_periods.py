@@ -185,7 +185,6 @@ def _list_coupled(select: exp.Select) -> Iterator[exp.Select]:
 
 
 def _find_option(select: exp.Expr) -> exp.Expr | None:
-    """Return the value of the option ``periods`` of a SELECT's mode."""
     clause: ModeClause | None = select.args.get("mode")
     for option in () if clause is None else clause.options:
         if isinstance(option, exp.EQ) and fold(option.this.name) == _OPTION:

@@ -423,7 +423,6 @@ CutOf = Callable[[Sequence[Typed]], int | None]
 
 
 def _whole(typed: Typed) -> int | None:
-    """Return a literal whole number."""
     number = (typed.bounds or UNKNOWN).only
     return None if number is None else int(number)
 

@@ -97,7 +97,6 @@ def bind_part(unit: str, place: exp.Expr, bind: Bind) -> Typed:
 
 
 def _years(inner: Typed) -> Bounds | None:
-    """Return the years of the bounds of a date."""
     ends = (inner.bounds or UNKNOWN).ends
     if ends is None:
         return None

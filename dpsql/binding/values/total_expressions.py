@@ -525,7 +525,6 @@ def _far_literal(node: exp.Expr, near: float) -> Typed:
 
 
 def _field(node: exp.Dot, bind: Bind) -> Typed:
-    """Bind ``struct.field``."""
     inner = require_kind(bind(node.this), ("STRUCT",), "only a struct has fields")
     if not isinstance(node.expression, exp.Identifier) or inner.type.kind == "NULL":
         raise bind_error(node, "this is no field.")
@@ -629,7 +628,6 @@ def _chosen(
     missing: bool,
     constant: bool = True,
 ) -> Typed:
-    """Return a value chosen from several."""
     kind, known = met.type, [value for value in values if value.type != NULL]
     bounds = reach = None
     if known and (kind.numeric or kind.kind in MOMENT_KINDS):
@@ -651,7 +649,6 @@ def _if(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def _several(node: exp.Func, bind: Bind) -> Typed:
-    """Bind COALESCE, GREATEST and LEAST."""
     name = node.sql_name().lower()
     places = [node.this, *node.expressions] if node.this is not None else list(node.expressions)
     values = [bind(place) for place in places]
