@@ -150,12 +150,8 @@ class Bounded:
     def farthest(self) -> Fraction | None:
         """The absolute value above which values are missing: None if there are none, or the policy has the bounds."""
         far, span = self.grid.farthest, self.typed.span
-        within = (
-            span is not None
-            and span.low is not None
-            and span.high is not None
-            and max(-span.low, span.high) <= far
-        )
+        ends = None if span is None else span.ends
+        within = ends is not None and max(-ends[0], ends[1]) <= far
         return None if within or not self.origin.startswith("given") else far
 
     @property
@@ -350,8 +346,8 @@ class AggregateCall:
                 return *given, origin
         if typed.type.kind == "BOOLEAN":
             return Fraction(0), Fraction(1), "FALSE and TRUE"
-        if typed.bounds is not None and typed.bounds.low is not None and typed.bounds.high is not None:
-            return typed.bounds.low, typed.bounds.high, self._origin(typed)
+        if (ends := typed.ends) is not None:
+            return *ends, self._origin(typed)
         source, asked = to_sql(place), ", ".join(map(to_sql, call.args))
         hint = _GIVE_BOUNDS
         if self.row.auto and typed.type.numeric:
@@ -461,7 +457,7 @@ def _find_values(node: exp.Expr) -> Iterator[exp.Column]:
 
 def advise_bounds(typed: Typed) -> str:
     """Return the hint for AUTO bounds that can't be found."""
-    if typed.bounds is not None and typed.bounds.low is not None and typed.bounds.high is not None:
+    if typed.ends is not None:
         return "leave it out: bounds are known."
     return _GIVE_BOUNDS
 

@@ -86,10 +86,9 @@ def _write_present(typed: Typed) -> str:
 
     NaN and the infinities are in none of them, nor is a value too far from its column's bounds for exact sums.
     """
-    low, high = (None, None) if typed.bounds is None else (typed.bounds.low, typed.bounds.high)
-    if typed.type.numeric and low is not None and high is not None:
+    if typed.type.numeric and (ends := typed.ends) is not None:
         with contextlib.suppress(BindError):  # bounds too wide for a sum
-            return to_sql(grids.write_steps(typed, grids.choose_grid(typed.type, low, high)))
+            return to_sql(grids.write_steps(typed, grids.choose_grid(typed.type, *ends)))
     value = to_sql(typed.node)
     return f"CASE WHEN ISFINITE({value}) THEN {value} END" if typed.type.kind == "DOUBLE" else value
 

@@ -1,6 +1,12 @@
 """The periods of a block's groups, and the periods that each block reads and can be divided by.
 
-With a budget per period, a block whose keys decide the period of each group can be stored and paid in parts.
+Groups whose keys decide their periods: ``GROUP BY day``, or ``GROUP BY year(day), month(day), ward``.
+
+A unit with a period is in one period, so it is in no more groups than one period has. Noise on each group then depends on the
+units of its own periods alone, and an answer over several periods can be stored in parts: one for each period or, if a group has
+rows of several periods, one for each class of periods that have groups in common.
+
+Which period a group is of is public: the keys and the period are computed together for each day that the scan may read.
 """
 
 from __future__ import annotations

@@ -17,14 +17,6 @@ a clamp in the statement, or from a part's unit. Values outside, and missing one
 
 Times have steps (a day, an hour, a minute) if a statement reads no finer part of them: a value then represents all times of
 its step. If only the time of day counts, the steps are those of one day.
-
-Groups whose keys decide their periods: ``GROUP BY day``, or ``GROUP BY year(day), month(day), ward``.
-
-A unit with a period is in one period, so it is in no more groups than one period has. Noise on each group then depends on the
-units of its own periods alone, and an answer over several periods can be stored in parts: one for each period or, if a group has
-rows of several periods, one for each class of periods that have groups in common.
-
-Which period a group is of is public: the keys and the period are computed together for each day that the scan may read.
 """
 
 from __future__ import annotations
@@ -134,13 +126,13 @@ def list_days(name: str, typed: Typed, columns: list[exp.Column]) -> Values | No
     """Return the days of a DATE, or of a TIMESTAMP of which only the day matters: within bounds, or those that a scan reads."""
     kind = typed.type.kind
     daily = kind == "DATE" or (kind == "TIMESTAMP" and all(step_of(node) == "DAY" for node in columns))
-    bounds, days = typed.bounds, typed.days
-    known = bounds is not None and bounds.low is not None and bounds.high is not None
-    if not daily or (days is None and not known):
+    ends, days = typed.ends, typed.days
+    if not daily or (days is None and ends is None):
         return None
     declared = days is None
-    if bounds is not None and bounds.low is not None and bounds.high is not None:
-        within = ((_EPOCH + math.floor(bounds.low / DAY), _EPOCH + math.floor(bounds.high / DAY) + 1),)
+    if ends is not None:
+        earliest, latest = (_EPOCH + math.floor(end / DAY) for end in ends)
+        within = ((earliest, latest + 1),)
         days = within if days is None else intersect(days, within)
     size = sum(high - low for low, high in days or ())
     if not days or not 0 < size <= MAX_VALUES:
@@ -160,14 +152,13 @@ def list_days(name: str, typed: Typed, columns: list[exp.Column]) -> Values | No
 
 def list_range(name: str, typed: Typed, columns: list[exp.Column]) -> Values | None:
     """Return the whole numbers, or the steps of times, between the bounds that the policy declares."""
-    bounds, kind = typed.bounds, typed.type
-    if bounds is None or bounds.low is None or bounds.high is None:
+    ends, kind = typed.ends, typed.type
+    if ends is None:
         return None
     if kind.kind == "INTEGER":
-        reach = kind.reach
-        low, high = math.ceil(bounds.low), math.floor(bounds.high)
-        if reach is not None and reach.low is not None and reach.high is not None:
-            low, high = max(low, int(reach.low)), min(high, int(reach.high))
+        low, high = math.ceil(ends[0]), math.floor(ends[1])
+        if kind.reach is not None and (most := kind.reach.ends) is not None:
+            low, high = max(low, int(most[0])), min(high, int(most[1]))
         return _counted(name, low, high, "the range that the policy declares", f"CAST({{i}} AS {kind.sql})")
     if kind.kind != "TIMESTAMP" or kind.sql != "TIMESTAMP":
         return None
@@ -176,7 +167,7 @@ def list_range(name: str, typed: Typed, columns: list[exp.Column]) -> Values | N
         return None
     step = max((s for s in steps if s is not None), key=_STEP_NAMES.index, default="DAY")
     seconds, words = _STEPS[step], f"the {step.lower()}s"
-    first, last = (math.floor(end / seconds) for end in (bounds.low, bounds.high))
+    first, last = (math.floor(end / seconds) for end in ends)
     moment = f"make_timestamp(({{i}}) * {seconds * 1_000_000})"
     if all(_is_of_day(node) for node in columns) and last - first >= DAY // seconds:
         return _counted(name, 0, int(DAY) // seconds - 1, f"{words} of a day", moment, step, True)
@@ -249,12 +240,12 @@ def may_be_grid(node: exp.Expr) -> bool:
 
 def list_grid(name: str, node: exp.Expr, typed: Typed) -> Values | None:
     """Return the results of rounding within bounds, as values called ``name``; ``typed`` is the bound ``node``."""
-    bounds, kind = typed.bounds, typed.type
+    bounds, ends, kind = typed.bounds, typed.ends, typed.type
     digits = _digits(node) if isinstance(node, _ROUNDED) else 0
-    if bounds is None or bounds.low is None or bounds.high is None or digits is None:
+    if bounds is None or ends is None or digits is None:
         return None
     step = Fraction(10) ** -digits
-    low, high = math.ceil(bounds.low / step), math.floor(bounds.high / step)
+    low, high = math.ceil(ends[0] / step), math.floor(ends[1] / step)
     origin = "the range that its bounds leave"
     scale = 10 ** abs(digits)
     if kind.kind == "INTEGER" and digits <= 0:
@@ -268,7 +259,7 @@ def list_grid(name: str, node: exp.Expr, typed: Typed) -> Values | None:
         return _counted(name, low, high, origin, f"({value})")
     if kind.kind == "DECIMAL":
         before, after = kind.digits
-        if digits > after or max(abs(bounds.low), abs(bounds.high)) >= Fraction(10) ** before:
+        if digits > after or max(map(abs, ends)) >= Fraction(10) ** before:
             return None
         factor = f" * CAST('{scale if digits <= 0 else f'0.{1:0{digits}d}'}' AS DECIMAL({abs(digits) + 1},{max(digits, 0)}))"
         value = f"CAST(CAST({{i}} AS DECIMAL(18,0)){factor if digits else ''} AS {kind.sql})"

@@ -397,10 +397,10 @@ def _mode(asked: AggregateCall) -> Aggregate:
     asked.require_rows()
     typed = asked.block.expression(asked.call.args[0])
     value = f"({to_sql(typed.node)})"
-    ends = (typed.bounds if typed.type.kind == "INTEGER" and typed.values is None else None) or Bounds()
+    ends = typed.ends if typed.type.kind == "INTEGER" and typed.values is None else None
     low, high, bins = 0, 0, list[exp.Expr]()
-    if ends.low is not None and ends.high is not None and ends.high - ends.low < _MAX_BINS:
-        low, high = math.floor(ends.low), math.ceil(ends.high)
+    if ends is not None and ends[1] - ends[0] < _MAX_BINS:
+        low, high = math.floor(ends[0]), math.ceil(ends[1])
         place = f"CASE WHEN v IS NOT NULL THEN LEAST(GREATEST(v, {low}), {high}) - {low} END"
         many = high - low + 1
     else:

@@ -236,9 +236,9 @@ class PtrBlock(AggregatingBlock):
         )
 
     def _iqr(self, name: str, typed: Typed, base: Fraction | None, kind: str) -> Make:
-        bounds, ends, most = typed.bounds or Bounds(), None, Fraction(2) ** 1022
-        if bounds.low is not None and bounds.high is not None:
-            ends = max(bounds.low, -most), min(bounds.high, most)
+        ends, most = typed.ends, Fraction(2) ** 1022
+        if ends is not None:
+            ends = max(ends[0], -most), min(ends[1], most)
 
         def make(query: str, epsilon: Fraction, delta: Fraction) -> StableItem:
             count = None
@@ -309,11 +309,10 @@ class PtrBlock(AggregatingBlock):
         amount, bound = "1", 1
         if inner.name == "SUM":
             typed = self.expression(inner.args[0])
-            ends = typed.bounds or Bounds()
-            if not typed.type.numeric or ends.low is None or ends.high is None:
+            if not typed.type.numeric or (ends := typed.ends) is None:
                 what = f"{to_sql(inner.node)} needs bounds."
                 raise privacy_error(inner.node, what, "ask the owner for bounds.")
-            grid = grids.choose_grid(typed.type, ends.low, ends.high)
+            grid = grids.choose_grid(typed.type, *ends)
             amount = grids.write_clamped(to_sql(grids.write_steps(typed, grid)), grid)
             bound = max(1, abs(grid.low), abs(grid.high))
         elif inner.args and not inner.args[0].is_star:

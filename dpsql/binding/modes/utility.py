@@ -130,8 +130,8 @@ class ScorePart:
 
 def _limit(node: exp.Expr, typed: Typed, grid: grids.Grid) -> Limit | None:
     """Separate constants from a clip: ``b + 1`` is b, and 1 more; None if doubles might not be exact."""
-    bounds = typed.bounds or Bounds()
-    if bounds.low is None or bounds.high is None or max(-bounds.low, bounds.high) * grid.steps >= 2**50:
+    ends = typed.ends
+    if ends is None or max(-ends[0], ends[1]) * grid.steps >= 2**50:
         return None
     offset = Fraction(0)
     while isinstance(node, exp.Paren | exp.Add | exp.Sub):
@@ -318,12 +318,12 @@ class Factor:
 
 def factor_of(typed: Typed, span: Span | None) -> Factor:
     """Return a factor with its expression's range; PrivacyError if that is unknown, or too wide for exact integers."""
-    bounds = typed.bounds or Bounds()
-    if bounds.low is None or bounds.high is None:
+    ends = typed.ends
+    if ends is None:
         what = "a factor of this statistic has no bound that could be read from the candidates."
         raise PrivacyError(what, span=span, hint="clamp it to a range: LEAST(GREATEST(p, 0), 100).")
     scale = _scale(typed)
-    low, high = math.floor(bounds.low * scale), math.ceil(bounds.high * scale)
+    low, high = math.floor(ends[0] * scale), math.ceil(ends[1] * scale)
     found = Factor(typed, scale, min(0, low), max(0, high))
     if found.top > FARTHEST:
         what = "a factor of this statistic is too large for exact integers."
@@ -347,10 +347,10 @@ def _digits(typed: Typed) -> Fraction:
 def _scale(typed: Typed) -> Fraction:
     if typed.type.kind in ("INTEGER", "NULL"):
         return Fraction(1)
-    bounds = typed.bounds or Bounds()
-    if bounds.low is None or bounds.high is None:
+    ends = typed.ends
+    if ends is None:
         return _digits(typed) if typed.type.kind == "DECIMAL" else Fraction(1 << FINE)
-    top = max(abs(bounds.low), abs(bounds.high), Fraction(1, 1 << FINE))
+    top = max(*map(abs, ends), Fraction(1, 1 << FINE))
     if typed.type.kind == "DECIMAL" and top * _digits(typed) <= _EXACT:
         return _digits(typed)
     size = top.numerator.bit_length() - top.denominator.bit_length()

@@ -43,7 +43,6 @@ from dpsql.binding.values.sql_types import (
     HUGEINT,
     NARROW_INTEGERS,
     TEXT,
-    UNKNOWN,
     Bounds,
     Type,
     Typed,
@@ -260,8 +259,8 @@ def _write_steps(typed: Typed) -> _Steps | None:
         steps = float(10 ** kind.digits[1])
         value = f"CAST(CAST({own} AS DOUBLE) * {steps!r} AS BIGINT)"
         return _Steps(value, steps=steps, narrow=sum(kind.digits) <= _NARROW_DIGITS)
-    ends = _find_ends(typed.bounds)
-    if ends is None:
+    ends = typed.ends
+    if ends is None or max(map(abs, ends)) > _FARTHEST:
         return None
     low, high = ends
     if kind.kind == "INTEGER" and max(abs(low), abs(high)) <= 1 << GRID_BITS:
@@ -275,12 +274,6 @@ def _write_steps(typed: Typed) -> _Steps | None:
 
 def _hold(value: str, steps: float = 1.0, centre: float = 0.0) -> _Steps:
     return _Steps(value, f"{{}} BETWEEN {-_MOST_STEPS} AND {_MOST_STEPS}", steps, centre)
-
-
-def _find_ends(bounds: Bounds | None) -> tuple[Fraction, Fraction] | None:
-    """Return the bounds of a number, if both are known and of a reasonable size."""
-    ends = (bounds or UNKNOWN).ends
-    return ends if ends is not None and max(map(abs, ends)) <= _FARTHEST else None
 
 
 _PRODUCTS = (("y", "y"), ("x", "x"), ("x", "y"))

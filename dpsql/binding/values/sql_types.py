@@ -442,6 +442,11 @@ class Typed:
         return cls(node, kind, bounds, constant, None, reach, missing, None if plain == kind else plain)
 
     @property
+    def ends(self) -> tuple[Fraction, Fraction] | None:
+        """Both ends of its bounds; None if one is open."""
+        return (self.bounds or UNKNOWN).ends
+
+    @property
     def moment(self) -> exp.Expr | None:
         """The moment that a local time shows, if it is known: a zone may show two moments alike.
 

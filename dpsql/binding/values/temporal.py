@@ -35,7 +35,6 @@ from dpsql.binding.values.sql_types import (
     NULL,
     TEXT,
     TIMESTAMP,
-    UNKNOWN,
     Bounds,
     BoundsEnd,
     Type,
@@ -97,10 +96,9 @@ def bind_part(unit: str, place: exp.Expr, bind: Bind) -> Typed:
 
 
 def _years(inner: Typed) -> Bounds | None:
-    ends = (inner.bounds or UNKNOWN).ends
-    if ends is None:
+    if inner.ends is None:
         return None
-    years = ((_EPOCH + datetime.timedelta(days=end // 86_400)).year for end in ends)
+    years = ((_EPOCH + datetime.timedelta(days=end // 86_400)).year for end in inner.ends)
     return Bounds(*map(Fraction, years))
 
 
