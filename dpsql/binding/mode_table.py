@@ -1,6 +1,8 @@
 """The module that binds each mode of SELECT WITH, and the options that it takes.
 
 A session imports the module of a mode with its first statement in it.
+
+Only :mod:`dpsql.binding.statement_binder` uses it. It is apart because a new mode changes this module, and no binder.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sqlglot import exp
 
-from dpsql.binding.relations.relation import From
+from dpsql.binding.relations.relation import From, find_least
 from dpsql.errors import BindError, BudgetExceeded, PrivacyError, Span
 from dpsql.exact.exact_query import UNITS_COLUMN
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
@@ -40,7 +40,7 @@ def require_rows(
         return 1
     refuse_auto(options, "max_rows_contributed")
     refuse_auto(options, "max_rows_per_group")
-    rows = min((n for n in bound.row_caps(options) if n is not None), default=None)
+    rows = find_least(*bound.row_caps(options))
     if rows is None:
         unbounded = f"nothing bounds how many rows of {bound.subject} one privacy unit has."
         raise privacy_error(place, unbounded, hint)
@@ -322,7 +322,7 @@ def choose_selector(
     strategy = (options.get("group_selection_strategy") or "OPTIMAL").lower()
     minimum = options.get("min_privacy_units_per_group", 1)
     shared = GroupSelector(UNITS_COLUMN, epsilon, delta, groups, strategy, minimum)
-    budget, has_rule = catalog.policy.budget, ACCOUNTANTS[catalog.accountant].has_rule
+    budget, has_rule = catalog.policy.budget, catalog.has_rule
     orders: tuple[Fraction, ...] = ()
     if has_rule and budget.own is None and amount.currency == "epsilon":
         whole = budget.epsilon, budget.delta, budget.mechanism_delta_share

@@ -48,7 +48,6 @@ from dpsql.numerics.exact_numbers import compute_root, round_significant, shorte
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.conversions import gaussian_epsilon, gaussian_mu
 from dpsql.privacy.events import DiscreteLaplace, Event, compose_events
-from dpsql.privacy.filters import ACCOUNTANTS
 
 SMALLEST_DELTA = Fraction(1, 10**25)
 """The smallest delta of Gaussian noise: deltas are computed in steps of a 10^30th."""
@@ -328,10 +327,10 @@ class NoiseChoice:
 
     def _limit(self, laplace: Event, epsilon: Fraction, delta: Fraction) -> Fraction:
         """Return the epsilon, at most the given one, at which Gaussian noise costs the session no more than Laplace noise."""
-        kind = ACCOUNTANTS[self.catalog.accountant]
-        if not kind.has_rule:
+        rule = self.catalog.rule_currency
+        if rule is None:
             return epsilon
-        most = self.blocks * (laplace.mu**2 if kind.currency == "mu" else 2 * laplace.rho)
+        most = self.blocks * (laplace.mu**2 if rule == "mu" else 2 * laplace.rho)
         if gaussian_mu(epsilon, delta) ** 2 <= most:
             return epsilon
         found = round_significant(gaussian_epsilon(shorten(compute_root(most)), delta), _DIGITS)

@@ -18,7 +18,7 @@ from dpsql.binding.plan import ProtectedUnit
 from dpsql.binding.public_statement import Env, inner_queries
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.binding.relations.fan_out import choose_rows, floor_root, keep_first, max_unit_rows, replace_source
-from dpsql.binding.relations.relation import Field, From, Names, Relation, fold
+from dpsql.binding.relations.relation import Field, From, Names, Relation, find_least, fold
 from dpsql.binding.traced_columns import read_frame_end
 from dpsql.binding.values.declared_values import length_of
 from dpsql.binding.values.sql_types import BLOB, SMALL_INTEGERS, TEXT, make_call, make_cast
@@ -58,14 +58,12 @@ class RowCaps:
     def total(self) -> int | None:
         """The most rows of one unit that count in total; None if unbounded."""
         product = None if self.per_group is None or self.groups is None else self.per_group * self.groups
-        known = [most for most in (self.in_all, product) if most is not None]
-        return min(known, default=None)
+        return find_least(self.in_all, product)
 
     @property
     def each(self) -> int | None:
         """The most rows of one unit that count in one group; None if unbounded."""
-        known = [most for most in (self.per_group, self.total) if most is not None]
-        return min(known, default=None)
+        return find_least(self.per_group, self.total)
 
     @property
     def binds_total(self) -> bool:
