@@ -15,13 +15,13 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
 from dpsql.binding.modes.block_queries import BLOCK, Lifter, PerBlockQuery, conditions_of
-from dpsql.binding.public_statement import Env
+from dpsql.binding.public_statement import Env, Released
 from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.relation import Field, From, Names, Relation, column, column_name
 from dpsql.binding.relations.unit_rows import find_unit_holder, has_whole_unit
 from dpsql.binding.values import total_expressions
 from dpsql.binding.values.coercion import refuse_moment
-from dpsql.binding.values.fixed_point import find_exit_type, hold_to_38_digits, leave, unify_zeros
+from dpsql.binding.values.fixed_point import come_back, find_exit_type, hold_to_38_digits, leave, unify_zeros
 from dpsql.binding.values.sql_types import BIGINT, BOOLEAN, DOUBLE, TEXT, Type, Typed
 from dpsql.errors import BindError, PolicyError, PrivacyError
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
@@ -172,6 +172,14 @@ class BlockedQuery:
             items.insert(0, As(f"{alias}.{BLOCK}", BLOCK))
         query = Select(tuple(items), Subquery(source.query, alias)).sql
         return replace(self, source=replace(source, query=query), fields=fields)
+
+    def come_back(self, released: Released) -> exp.Expr:
+        """Return a released column in the type of its output in the query, unless it is a number with noise."""
+        own = {f.name: f.typed.type for f in self.fields}
+        node, kind = column(released.name), own.get(released.name)
+        if kind is None or released.type == "DOUBLE":
+            return node
+        return come_back(node, kind, released.type)
 
 
 @dataclass

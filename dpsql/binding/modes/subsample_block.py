@@ -18,8 +18,7 @@ from dpsql.binding.modes.block_sources import BlockedQuery, Blocks, IndependentR
 from dpsql.binding.modes.declared import StableDeclaration
 from dpsql.binding.public_statement import Env, Released, install
 from dpsql.binding.relations.binder import Binder
-from dpsql.binding.relations.relation import Field, column
-from dpsql.binding.values.fixed_point import come_back
+from dpsql.binding.relations.relation import Field
 from dpsql.catalogue.option_names import NUMERIC_COMBINERS
 from dpsql.errors import Error
 from dpsql.language.dialect import bind_error, privacy_error, span_of, table_named, to_sql
@@ -363,11 +362,7 @@ def _install(
         this.options.confidence,
         None if share is None else share.whole,
     )
-    own = {f.name: f.typed.type for f in bound.fields}
-    shown = []
-    for r in released:
-        node, kind = column(r.name), None if r.type == "DOUBLE" else own.get(r.name)
-        shown.append((r.name, node if kind is None else come_back(node, kind, r.type)))
+    shown = [(r.name, bound.come_back(r)) for r in released]
     install(select, table_named(name), shown, also=("order", "limit", "with_", "qualify", "distinct"))
 
 
