@@ -22,7 +22,7 @@ from dpsql.binding.relations.unit_rows import find_unit_holder, has_whole_unit
 from dpsql.binding.values import total_expressions
 from dpsql.binding.values.coercion import refuse_moment
 from dpsql.binding.values.fixed_point import come_back, find_exit_type, hold_to_38_digits, leave, unify_zeros
-from dpsql.binding.values.sql_types import BIGINT, BOOLEAN, DOUBLE, TEXT, Type, Typed
+from dpsql.binding.values.sql_types import BIGINT, BOOLEAN, DOUBLE, TEXT, Type, Typed, list_of
 from dpsql.errors import BindError, PolicyError, PrivacyError
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
 from dpsql.language.options import Options
@@ -334,11 +334,11 @@ def _type_of(returns: object) -> Type | None:
     if typing.get_origin(returns) in (list, tuple):
         inside = [part for part in typing.get_args(returns) if part is not Ellipsis]
         element = _PYTHON.get(inside[0]) if len(set(inside)) == 1 else None
-        return Type("LIST", f"{element.sql}[]", element) if element is not None else None
+        return list_of(element) if element is not None else None
     return _PYTHON.get(returns) if isinstance(returns, type) else None
 
 
 def sql_type(returns: ReturnType) -> Type:
     """Return the SQL type of a declared result."""
     element = _TYPES[returns.kind]
-    return Type("LIST", f"{element.sql}[]", element) if returns.many else element
+    return list_of(element) if returns.many else element

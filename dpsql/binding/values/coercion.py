@@ -37,6 +37,7 @@ from dpsql.binding.values.sql_types import (
     Type,
     Typed,
     decimal,
+    list_of,
     make_call,
     make_cast,
     make_try,
@@ -766,7 +767,7 @@ def take_value(typed: Typed, node: exp.Expr) -> Typed:
     made = typed.node.copy()
     if kind.kind == "LIST" and kind.element is not None and not kind.sql.endswith("[]"):
         # of a fixed size, which others would be cast to
-        whole = Type("LIST", f"{kind.element.sql}[]", kind.element)
+        whole = list_of(kind.element)
         return mark_length(replace(typed, node=make_cast(made, whole), type=whole, plain=None))
     if kind.sql == "ENUM":
         return mark_length(Typed(make_cast(made, TEXT), TEXT, None, typed.constant, typed.values))

@@ -69,6 +69,7 @@ from dpsql.binding.values.sql_types import (
     Type,
     Typed,
     decimal,
+    list_of,
     make_call,
     make_cast,
     make_try,
@@ -622,7 +623,7 @@ def _take_list_of(node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: 
     """Bind ``map_extract(map, key)``, a list of at most one value."""
     found, _ = _find(node, inner, keys[0], bind)
     value = inner.type.fields[1][1]
-    return replace(take_value(Typed(found, _list_of(value)), node), length=1, unchecked=False)
+    return replace(take_value(Typed(found, list_of(value)), node), length=1, unchecked=False)
 
 
 @_binds_map("map_contains", key=True, missing=BOOLEAN)
@@ -636,7 +637,7 @@ def _take_side(
     node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: Bind, name: str, place: int
 ) -> Typed:
     """Return the list of a map's keys, or of its values."""
-    return take_value(Typed(make_call(name, inner.node), _list_of(inner.type.fields[place][1])), node)
+    return take_value(Typed(make_call(name, inner.node), list_of(inner.type.fields[place][1])), node)
 
 
 for _place, _name in enumerate(("map_keys", "map_values")):
@@ -649,7 +650,3 @@ def _cardinality(node: exp.Expr, inner: Typed, keys: Sequence[exp.Expr], bind: B
     return Typed(
         made, Type.parse("UBIGINT"), Bounds(low=Fraction(0)), reach=Bounds(Fraction(0), Fraction(2**40))
     )
-
-
-def _list_of(element: Type) -> Type:
-    return Type("LIST", f"{element.sql}[]", element)

@@ -63,6 +63,7 @@ from dpsql.binding.values.sql_types import (
     Typed,
     TypeKind,
     decimal,
+    list_of,
     make_call,
     make_cast,
     make_try,
@@ -379,7 +380,7 @@ def _bind_over(node: exp.Expr, arguments: list[exp.Expr], bind: Bind, name: str)
         return replace(inner, node=made, plain=None, nullable=True)
     if typed.type.kind not in _ITEMS:
         raise bind_error(given, f"a list of {typed.type.sql} can't be made here.", around=node)
-    kind = Type("LIST", f"{typed.type.sql}[]", typed.type)
+    kind = list_of(typed.type)
     return replace(inner, node=make_cast(made, kind), type=kind, plain=None, nullable=True, order=typed.order)
 
 

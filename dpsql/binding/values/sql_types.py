@@ -309,6 +309,11 @@ def decimal(width: int, scale: int) -> Type:
     return Type("DECIMAL", f"DECIMAL({width},{scale})")
 
 
+def list_of(element: Type) -> Type:
+    """Return the type of lists of any length."""
+    return Type("LIST", f"{element.sql}[]", element)
+
+
 def _parse(text: str) -> Type:
     array = re.fullmatch(r"(?s)(.*)\[(\d*)\]", text)
     if array:
