@@ -173,7 +173,7 @@ def _widen(ends: ColumnEnds, factor: float, step: Fraction) -> ColumnEnds:
 def _read(node: exp.Expr, known: Certain) -> EndPair | None:
     """Return the ends of a node; both are the node itself if it is constant."""
     if not isinstance(node, exp.Column | exp.Window) and node.find(exp.Column) is None:
-        return (node.copy(), node.copy()) if _constant(node) is not None else None
+        return (node.copy(), node.copy()) if read_literal(node) is not None else None
     if isinstance(node, exp.Column | exp.Bracket | exp.Window):
         ends = known(node)
         return ends.low.copy(), ends.high.copy()
@@ -186,14 +186,14 @@ def _read(node: exp.Expr, known: Certain) -> EndPair | None:
     return _READERS[type(node)](node, known, *pairs)
 
 
-def _constant(node: exp.Expr) -> float | None:
-    """Return the value of a literal number; None for other nodes."""
+def read_literal(node: exp.Expr) -> float | None:
+    """Return the value of a literal number, in casts to types of numbers too; None for other nodes."""
     node = node.unnest() if isinstance(node, exp.Paren) else node
     if isinstance(node, exp.Neg):
-        inner = _constant(node.this)
+        inner = read_literal(node.this)
         return None if inner is None else -inner
     if isinstance(node, exp.Cast) and node.to.this in _FLOATS | _INTEGERS | {exp.DataType.Type.DECIMAL}:
-        return _constant(node.this)
+        return read_literal(node.this)
     if isinstance(node, exp.Literal) and not node.is_string:
         try:
             return float(node.this)
@@ -208,7 +208,7 @@ def _within(node: exp.Expr, known: Certain, pair: EndPair) -> EndPair:
 
 def _null_at_zero(node: exp.Expr, known: Certain, pair: EndPair) -> EndPair | None:
     """Return the ends of x for NULLIF(x, 0): NULL has no interval, and neither has a quotient around 0."""
-    return pair if _constant(node.expression) == 0 else None
+    return pair if read_literal(node.expression) == 0 else None
 
 
 def _cast(node: exp.Expr, known: Certain, pair: EndPair) -> EndPair | None:
@@ -250,9 +250,9 @@ def _add(node: exp.Expr, known: Certain, left: EndPair, right: EndPair) -> EndPa
 
 
 def _multiply(node: exp.Expr, known: Certain, left: EndPair, right: EndPair) -> EndPair | None:
-    kind, factor = type(node), _constant(node.expression)
+    kind, factor = type(node), read_literal(node.expression)
     if factor is None and kind is exp.Mul:
-        factor = _constant(node.this)
+        factor = read_literal(node.this)
         left, right = (left, right) if factor is None else (right, left)
     (a, b), (c, d) = left, right
     if factor is not None:
@@ -287,7 +287,7 @@ def _hold(node: exp.Expr, known: Certain) -> EndPair | None:
 
 def _round(node: exp.Expr, known: Certain, pair: EndPair) -> EndPair | None:
     places = node.args.get("decimals")
-    if places is not None and _constant(places) is None:
+    if places is not None and read_literal(places) is None:
         return None
     low, high = (exp.Round(this=end, decimals=places.copy() if places is not None else None) for end in pair)
     return low, high

@@ -30,7 +30,14 @@ from typing import Any, cast
 
 from sqlglot import exp
 
-from dpsql.binding.interval_ends import ColumnEnds, as_double, find_bin_ends, is_exact, list_leaves
+from dpsql.binding.interval_ends import (
+    ColumnEnds,
+    as_double,
+    find_bin_ends,
+    is_exact,
+    list_leaves,
+    read_literal,
+)
 from dpsql.binding.public_statement import MakeName, from_items
 from dpsql.binding.relations.relation import column, fold
 from dpsql.language.dialect import table_named
@@ -400,7 +407,7 @@ def _linear(node: exp.Expr, columns: Mapping[int, tuple[_Sum, ...]], place: int)
     if isinstance(node, _VALUES):
         sums = columns.get(id(node), ())
         return sums[place] if place < len(sums) else None
-    if _constant(node) is not None:
+    if read_literal(node) is not None:
         return {}
     if isinstance(node, _THROUGH):
         return _linear(node.this, columns, place)
@@ -411,22 +418,14 @@ def _linear(node: exp.Expr, columns: Mapping[int, tuple[_Sum, ...]], place: int)
         return _plus(left, _times(right, -1 if isinstance(node, exp.Sub) else 1))
     if isinstance(node, exp.Mul):
         for one, other in ((node.this, node.expression), (node.expression, node.this)):
-            if (factor := _constant(other)) is not None:
+            if (factor := read_literal(other)) is not None:
                 return _times(_linear(one, columns, place), factor)
-    if isinstance(node, exp.Div) and (divisor := _constant(node.expression)):
+    if isinstance(node, exp.Div) and (divisor := read_literal(node.expression)):
         return _times(_linear(node.this, columns, place), 1 / divisor)
     if isinstance(node, _HELD):
-        inner = [child for child in node.iter_expressions() if _constant(child) is None]
+        inner = [child for child in node.iter_expressions() if read_literal(child) is None]
         return _linear(inner[0], columns, place) if len(inner) == 1 else None
     return None
-
-
-def _constant(node: exp.Expr) -> float | None:
-    sign = 1
-    while isinstance(node, exp.Neg | exp.Paren | exp.Cast):
-        sign = -sign if isinstance(node, exp.Neg) else sign
-        node = node.this
-    return sign * float(node.name) if isinstance(node, exp.Literal) and not node.is_string else None
 
 
 def _times(terms: _Sum | None, factor: float) -> _Sum | None:
