@@ -261,6 +261,26 @@ def test_an_epsilon_that_a_hint_proposes_can_be_asked_for(trips: dpsql.Session, 
     assert refuse(trips, f"SELECT WITH DP OPTIONS (epsilon = {found[1]}) COUNT(*) FROM trips", None) is None
 
 
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("list_sort([area])", "SELECT WITH SUBSAMPLE runs"),
+        ("octet_length(area)", "SELECT WITH SUBSAMPLE runs"),
+        ("uper(area)", "did you mean upper?"),
+        ("area COLLATE nocase", "write lower(area): "),
+        ("repeat(area, 2)", "join texts by ||."),
+        (
+            "age(DATE '2024-01-01', DATE '2000-01-01')",
+            "for the years between two dates, write date_diff('year', CAST('2000",
+        ),
+    ],
+)
+def test_a_function_that_exists_is_not_taken_for_a_misspelt_one(
+    trips: dpsql.Session, key: str, hint: str
+) -> None:
+    assert hint_of(trips, f"SELECT {key} AS k, COUNT(*) FROM trips GROUP BY k").startswith(hint)
+
+
 def test_a_hint_that_leads_back_would_be_found() -> None:
     def bind(text: str) -> dpsql.Error | None:
         one, other = ("RIGHT JOIN", "JOIN") if "RIGHT" in text else ("JOIN", "RIGHT JOIN")

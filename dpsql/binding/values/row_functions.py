@@ -76,6 +76,7 @@ from dpsql.catalogue.row_names import (
     LIST_AGGREGATES,
     LIST_ENDS,
     NOT_LISTED,
+    PUBLIC_FUNCTIONS,
     RANDOM_FUNCTIONS,
     ROW_ALIASES,
     ROW_NAMES,
@@ -766,13 +767,18 @@ def bind_sha(node: exp.Expr, bind: Bind) -> Typed:
 def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name in NOT_LISTED:
         why = NOT_LISTED[name]
-        hint = SAMPLE_HINT if name in RANDOM_FUNCTIONS else _INSTEAD.get(why)
+        hint = SAMPLE_HINT if name in RANDOM_FUNCTIONS else _INSTEAD.get(why, _BY_NAME.get(name))
         return privacy_error(node, f"{name} can't be used on private rows: {why}.", hint)
     if name == "&&":
         return privacy_error(node, "&& compares lists.", "write AND instead of &&.")
-    near = difflib.get_close_matches(name, sorted(ROW_WORDS), n=1, cutoff=0.7)
-    column = next((to_sql(part) for part in node.iter_expressions()), "day")
-    hint = f"did you mean {near[0]}?" if near else _BY_NAME.get(name, _OTHERWISE).replace("{}", column)
+    # A function that DuckDB has is not misspelt, and one with a similar name computes something else.
+    known = not isinstance(node, exp.Anonymous) or name in PUBLIC_FUNCTIONS
+    near = [] if known else difflib.get_close_matches(name, sorted(ROW_WORDS), n=1, cutoff=0.7)
+    first, *others = [to_sql(part) for part in node.iter_expressions()] or ["day"]
+    if name == "age" and others:
+        first, others = others[0], [first]
+    hint = f"did you mean {near[0]}?" if near else _BY_NAME.get(name, _OTHERWISE).replace("{}", first)
+    hint = hint.replace("{until}", others[0] if others else "DATE '2024-06-01'")
     what = f"the function {name} is not on the list of those that can't fail or leak."
     return privacy_error(node, what, hint)
 
@@ -782,8 +788,10 @@ _INSTEAD = {
     JSON: "take parts by json_extract_string and a path, such as '$.name'.",
 }
 _BY_NAME = {
-    "age": "for the years between two dates, write date_diff('year', {}, DATE '2024-06-01').",
+    "age": "for the years between two dates, write date_diff('year', {}, {until}).",
+    "collate": "write lower({}): it compares texts without regard to case.",
     "julian": "for the days between two dates, write date_diff('day', DATE '2000-01-01', {}).",
     "struct_extract": "write s.field.",
+    **dict.fromkeys(("format", "printf", "repeat"), "join texts by ||."),
 }
 _OTHERWISE = "SELECT WITH SUBSAMPLE runs a registered Python function on blocks of rows; or compute it beforehand, in the data."

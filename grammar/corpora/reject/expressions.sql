@@ -97,6 +97,7 @@ SELECT COUNT(*) FROM visits WHERE length(repeat(city, 1000000)) > 5
 PrivacyError: repeat can't be used on private rows: its cost depends on the values.
   1 |   SELECT COUNT(*) FROM visits WHERE length(repeat(city, 1000000)) > 5
                                                  ^^^^^^^^^^^^^^^^^^^^^
+Hint: join texts by ||.
 ====
 -- case: stats
 SELECT stats(age) FROM visits
