@@ -46,8 +46,7 @@ from dpsql.ledger.log_file import OUTCOMES
 from dpsql.ledger.own_statements import OwnStatements, conceal_entry
 from dpsql.ledger.store import ReplacedLedgerError
 from dpsql.ledger.terms import Terms
-from dpsql.policy.model import Policy
-from dpsql.policy.validate import fold
+from dpsql.policy.model import Policy, fold
 from dpsql.privacy.accountants import Accountant
 from dpsql.privacy.amounts import format_percent
 from dpsql.privacy.codec import write_as, write_record
