@@ -414,16 +414,12 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
     # -- unsupported calls --------------------------------------------------------------------------------------
 
     @_safe
-    def list_flights(self, context: Any, criteria: Any) -> Any:
+    def list_flights(self, context: Any, given: Any, *more: Any) -> Any:
         """Refuse the call."""
         self._authenticate(context)
         raise flight.FlightServerError(_NOT_SERVED)
 
-    @_safe
-    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> Any:
-        """Refuse the call."""
-        self._authenticate(context)
-        raise flight.FlightServerError(_NOT_SERVED)
+    do_exchange = list_flights
 
 
 class FlightListener:

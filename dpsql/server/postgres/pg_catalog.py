@@ -21,7 +21,7 @@ import functools
 import itertools
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -126,10 +126,9 @@ class Catalogue:
         asked = None if described else settings
         sql, read = write_catalog_query(part.own, values, self._facts, asked)
         tables = self._fill()
-        lent = {
-            name: _list_settings(name, settings) if name in _SETTINGS else tables[name]
-            for name in sorted(read)
-        }
+        lent = {name: tables[name] for name in sorted(read)}
+        if "pg_settings" in lent:
+            lent["pg_settings"] = _list_settings(settings)
         try:
             return open_finisher().finish(sql, lent)
         except BindError as error:
@@ -236,14 +235,11 @@ class _Rows(dict[str, list[dict[str, object]]]):
         self.setdefault(relation, []).extend(made)
 
 
-_SETTINGS = ("pg_settings", "pg_show_all_settings")
-"""The relations that list the client's settings."""
-
-
-def _list_settings(relation: str, settings: ClientSettings) -> pa.Table:
+def _list_settings(settings: ClientSettings) -> pa.Table:
     rows = _Rows()
-    rows.add(relation, "name setting context vartype", *((*one, "user", "string") for one in settings.list()))
-    return _make_table(relation, rows[relation])
+    listed = ((*one, "user", "string") for one in settings.list())
+    rows.add("pg_settings", "name setting context vartype", *listed)
+    return _make_table("pg_settings", rows["pg_settings"])
 
 
 def _describe_digits(found: types.PgType) -> tuple[int | None, int | None, int | None]:
@@ -397,6 +393,9 @@ _TEMPLATES = {
     "regexp_split_to_table": "unnest(regexp_split_to_array(_1, _2))",
     "_pg_expandarray": "CAST(NULL AS STRUCT(x BIGINT, n BIGINT))",
 }
+_CALLED = {name: name for name in ("pg_get_keywords", "pg_available_extension_versions")}
+_CALLED["pg_show_all_settings"] = "pg_settings"
+"""Relations that are functions in PostgreSQL."""
 _SCHEMA = r"^.*[.]"
 _VERBS = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE"})
 """Words that PostgreSQL takes for names after AS and a dot."""
@@ -416,18 +415,14 @@ _TEXTS = (
 _TYPES = dict.fromkeys((*_TEXTS.split(), "INFORMATION_SCHEMA.SQL_IDENTIFIER"), "VARCHAR")
 _TYPES |= {"OID": "BIGINT", "INT2VECTOR": "BIGINT[]", "OIDVECTOR": "BIGINT[]", "CARDINAL_NUMBER": "INTEGER"}
 _PRIVILEGES = ("SELECT", "USAGE", "CONNECT")
-_OPERATORS: dict[str, Callable[[exp.Expr, exp.Expr], exp.Expr]] = {
-    "~": lambda a, b: exp.Anonymous(this="regexp_matches", expressions=[a, b]),
-    "~*": lambda a, b: exp.Anonymous(this="regexp_matches", expressions=[a, b, exp.Literal.string("i")]),
-    "!~": lambda a, b: exp.Not(this=exp.Anonymous(this="regexp_matches", expressions=[a, b])),
-    "!~*": lambda a, b: exp.Not(
-        this=exp.Anonymous(this="regexp_matches", expressions=[a, b, exp.Literal.string("i")])
-    ),
-    "=": lambda a, b: exp.EQ(this=a, expression=b),
-    "<>": lambda a, b: exp.NEQ(this=a, expression=b),
-    "~~": lambda a, b: exp.Like(this=a, expression=b),
-    "!~~": lambda a, b: exp.Not(this=exp.Like(this=a, expression=b)),
-    "||": lambda a, b: exp.DPipe(this=a, expression=b),
+_OPERATORS = {
+    "~": "regexp_matches(_1, _2)",
+    "~*": "regexp_matches(_1, _2, 'i')",
+    "!~": "NOT regexp_matches(_1, _2)",
+    "!~*": "NOT regexp_matches(_1, _2, 'i')",
+    "~~": "_1 LIKE _2",
+    "!~~": "NOT _1 LIKE _2",
+    **{sign: f"_1 {sign} _2" for sign in ("=", "<>", "||")},
 }
 
 
@@ -482,8 +477,8 @@ def _parse(text: str) -> exp.Expr:
         if opening.text + closing.text == "[]" and word.text.lower().startswith(("reg", "oid", "name")):
             plain = "int" if word.text.lower() == "oid" else "text"
             signs[word.start : word.end + 1] = plain.ljust(word.end + 1 - word.start)
-        if word.text.lower() in RELATIONS and opening.text + closing.text == "()":
-            signs[opening.start : closing.end + 1] = " " * (closing.end + 1 - opening.start)
+        if (called := _CALLED.get(word.text.lower())) and opening.text + closing.text == "()":
+            signs[word.start : closing.end + 1] = called.ljust(closing.end + 1 - word.start)
     try:
         found = sqlglot.parse("".join(signs), read="postgres")
     except (SqlglotError, RecursionError):
@@ -546,8 +541,6 @@ _CALL = re.compile(r"(\w+)(?=\(|\Z)")
 
 
 def _name_output(node: exp.Expr) -> str:
-    if isinstance(node, exp.GenerateSeries | exp.ExplodingGenerateSeries):
-        return "generate_series"
     while isinstance(node, exp.Cast | exp.Paren | exp.Collate):
         if isinstance(node.this, exp.Literal | exp.Query):
             break
@@ -556,16 +549,12 @@ def _name_output(node: exp.Expr) -> str:
         node = node.expression
     if isinstance(node, exp.Window):
         node = node.this
-    if isinstance(node, exp.Explode):
-        return "unnest"
     if isinstance(node, exp.Cast):
         return _name_type(node.args["to"]).lower()
     if isinstance(node, exp.Column | exp.Identifier):
         return node.name
     if isinstance(node, exp.Case):
         return "case"
-    if isinstance(node, exp.Anonymous) or type(node) in _KEYWORDS:
-        return _name_call(node)
     if isinstance(node, exp.Subquery):
         return (
             next(iter(node.this.named_selects), "?column?")
@@ -612,14 +601,13 @@ def _write_operators(tree: exp.Expr) -> None:
             elif isinstance(other, exp.Column):
                 side.replace(_fill_template(_TEMPLATES["to_regproc"], [side]))
     while (named := tree.find(exp.Operator)) is not None:
-        made = _OPERATORS.get(str(named.args["operator"]).split(".")[-1].strip())
-        if made is None:
+        template = _OPERATORS.get(str(named.args["operator"]).split(".")[-1].strip())
+        if template is None:
             raise BindError("this operator is not known to the catalogue that is shown here.")
-        named.replace(made(named.this, named.expression))
-    kinds: tuple[tuple[type[exp.Expr], str], ...] = ((exp.RegexpLike, "~"), (exp.RegexpILike, "~*"))
-    for kind, sign in kinds:
-        for node in list(tree.find_all(kind)):
-            node.replace(_OPERATORS[sign](node.this, node.expression))
+        named.replace(_fill_template(template, [named.this, named.expression]))
+    for node in list(tree.find_all(exp.RegexpLike, exp.RegexpILike)):
+        template = _OPERATORS["~" if isinstance(node, exp.RegexpLike) else "~*"]
+        node.replace(_fill_template(template, [node.this, node.expression]))
 
 
 _KEYWORDS: dict[type[exp.Expr], str] = {

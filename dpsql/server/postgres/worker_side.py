@@ -302,11 +302,8 @@ class PostgresSession:
 
     def _write_done(self, done: Done, asked: _Asked) -> Iterator[Message]:
         if done.names:
-            fields = [types.PgType(types.TEXT).name_field(name) for name in done.names]
-            formats = _spread(asked.result_formats, len(fields))
-            yield make_value(write_description(fields, formats), part="fields")
-            rows = b"".join(write_row([value.encode() for value in row]) for row in done.rows)
-            yield make_value(rows, part="rows")
+            columns = (pa.array(column, pa.string()) for column in zip(*done.rows, strict=True))
+            yield from _write_rows(Result(pa.table(list(columns), names=list(done.names))), asked)
         changed = [list(pair) for pair in done.changed]
         yield make_value(
             part="end",
