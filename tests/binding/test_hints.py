@@ -281,6 +281,20 @@ def test_a_function_that_exists_is_not_taken_for_a_misspelt_one(
     assert hint_of(trips, f"SELECT {key} AS k, COUNT(*) FROM trips GROUP BY k").startswith(hint)
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("SELECT COUNT(*) FROM trips WHERE boss", "write boss <> 0."),
+        ("SELECT COUNT(*) FROM trips WHERE far AND boss", "write boss <> 0."),
+        ("SELECT COUNT(*) FROM trips WHERE [boss] = []", "write len([boss]) = 0."),
+        ("SELECT note[1:2] AS k, COUNT(*) FROM trips GROUP BY k", "write substr(note, 1, 2)."),
+        ("SELECT list_slice(note, 2, 4) AS k, COUNT(*) FROM trips GROUP BY k", "write substr(note, 2, 3)."),
+    ],
+)
+def test_a_hint_names_what_the_analyst_wrote(trips: dpsql.Session, text: str, hint: str) -> None:
+    assert hint_of(trips, text) == hint
+
+
 def test_a_hint_that_leads_back_would_be_found() -> None:
     def bind(text: str) -> dpsql.Error | None:
         one, other = ("RIGHT JOIN", "JOIN") if "RIGHT" in text else ("JOIN", "RIGHT JOIN")

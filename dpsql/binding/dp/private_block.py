@@ -215,7 +215,8 @@ class AggregatingBlock(ABC):
         """Return a condition on the rows, which can't fail."""
         typed = self.expression(node)
         if typed.type.kind not in ("BOOLEAN", "NULL"):
-            raise bind_error(node, f"a condition is needed, and this is {typed.type.sql}.")
+            hint = f"write {to_sql(node)} <> 0." if typed.type.numeric else None
+            raise bind_error(node, f"a condition is needed, and this is {typed.type.sql}.", hint)
         return typed
 
     def where(self) -> str | None:

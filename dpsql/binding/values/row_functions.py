@@ -255,7 +255,10 @@ def bind_list(node: exp.Expr, bind: Bind) -> Typed:
     if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Comprehension):
         return bind(node.expressions[0])
     if not node.expressions:
-        raise bind_error(node, "an empty list has no type here.", "write its elements, as in [a, b].")
+        whole = node.parent
+        other = whole.this if isinstance(whole, exp.EQ) and whole.expression is node else None
+        hint = "write its elements, as in [a, b]." if other is None else f"write len({to_sql(other)}) = 0."
+        raise bind_error(node, "an empty list has no type here.", hint, around=whole)
     typed = [hold(bind(item)) for item in node.expressions]
     met = meet(typed, "a list")
     if met.type.kind not in _ITEMS:
@@ -280,8 +283,11 @@ def _slice_list(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
 
 def _cut(node: exp.Expr, inner: Typed, first: exp.Expr | None, last: exp.Expr | None) -> Typed:
     """Return ``list[first:last]``; its length has a further bound if both positions count from one end."""
-    require_kind(inner, ("LIST",), "only a list is cut by [first:last]")
     start, end = _read_place(first, 1, node), _read_place(last, -1, node)
+    if inner.type.kind == "TEXT" and 0 < start <= end:
+        hint = f"write substr({to_sql(inner.place or inner.node)}, {start}, {end - start + 1})."
+        raise bind_error(node, "only a list is cut by [first:last], and this is a text.", hint)
+    require_kind(inner, ("LIST",), "only a list is cut by [first:last]")
     most = length_of(inner)
     if end >= 0 and start >= 0:
         most = min(most, max(0, end - max(start, 1) + 1))

@@ -543,7 +543,7 @@ def _try(node: exp.Expr, bind: Bind) -> Typed:
 def _truth(node: exp.Expr, bind: Bind) -> Typed:
     typed = bind(node)
     if typed.type.kind not in ("BOOLEAN", "NULL"):
-        hint = "write x <> 0." if typed.type.numeric else None
+        hint = f"write {to_sql(node)} <> 0." if typed.type.numeric else None
         raise bind_error(node, f"a condition is needed, and this is {typed.type.sql}.", hint)
     return typed
 
