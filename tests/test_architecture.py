@@ -71,10 +71,7 @@ LAZY = {
     "jwt",
 }
 # secrets may name things (a ledger, a statement); noise is noise/entropy.py's
-RANDOM = {
-    "random",
-    "numpy.random",
-}
+RANDOM = {"random", "numpy.random"}
 
 LONGEST = 900
 """Lines of a module: it is one subject, however many lines that takes below this."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import tomllib
 import warnings
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from notebooks.make_map import update_page
+from tests.support.own_process import run_python
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -52,9 +51,7 @@ def test_a_release_is_a_short_list_of_lines(release: str):
 
 
 def test_continuous_integration_installs_every_lower_bound():
-    made = subprocess.run(
-        [sys.executable, str(ROOT / ".ci" / "bounds")], capture_output=True, text=True, check=True
-    )
+    made = run_python(str(ROOT / ".ci" / "bounds"), check=True)
     asked = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
     assert {one.split(",")[0].replace(">=", "==") for one in asked} <= {*made.stdout.split()}
     assert (

@@ -106,10 +106,9 @@ def test_the_same_figures_everywhere(start: Open, accountant: str) -> None:
     session = start("1", accountant)
     session.sql(COUNT)
     session.sql(GROUPS)
-    sentence = {
-        "zcdp": "ε=0.4 of ε=1 left",
-        "gdp": "μ=0 of μ=0.229 left, or ε=0.4 of ε=1 by the plain sum",
-    }[accountant]
+    sentence = {"zcdp": "ε=0.4 of ε=1 left", "gdp": "μ=0 of μ=0.229 left, or ε=0.4 of ε=1 by the plain sum"}[
+        accountant
+    ]
     assert all(sentence in place and f"{sentence} for one" not in place for place in everywhere(session))
     shown = session.sql("SHOW BUDGET")
     row = dict(zip(shown.columns, shown.fetchall()[0], strict=True))

@@ -67,10 +67,7 @@ def test_a_value_that_no_bound_text_has_decides() -> None:
     assert len(bind_texts(check, first.format("x"), second.format("x"))) == 2
     assert bind_texts(check, first.format("y"), second.format("y")) == [first.format("y")]
     # the same texts, but the first one says nothing of the second one's value
-    assert bind_texts(check, first.format("y"), second.format("z")) == [
-        first.format("y"),
-        second.format("z"),
-    ]
+    assert bind_texts(check, first.format("y"), second.format("z")) == [first.format("y"), second.format("z")]
     assert bind_texts(check, first.format("y").replace("a", "b"), second.format("y")) == [
         first.format("y").replace("a", "b")
     ]

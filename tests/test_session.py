@@ -17,6 +17,7 @@ import pytest
 import dpsql
 from dpsql.errors import Error, Interrupted
 from tests.support import inside
+from tests.support.own_process import run_python
 
 DEMO = Path(dpsql.__file__).parent / "demo"
 POLICY = f"""
@@ -245,7 +246,6 @@ def test_report_format(session: dpsql.Session) -> None:
 
 def test_opening_needs_no_plots_or_frames() -> None:
     """A session answers without pandas, polars or matplotlib having been imported."""
-    import subprocess
 
     code = (
         "import sys, duckdb, pyarrow\n"  # an older DuckDB imports pandas itself
@@ -255,7 +255,7 @@ def test_opening_needs_no_plots_or_frames() -> None:
         "    for _ in range(3): s.sql('SELECT COUNT(*) FROM visits', fresh=True).fetchall()\n"
         "print([m for m in ('pandas', 'polars', 'matplotlib', 'scipy', 'IPython') if m in set(sys.modules) - before])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_python("-c", code, check=True)
     found = done.stdout.strip()
     # which DuckDB 1 imports itself
     assert found == "[]" or (duckdb.__version__ < "2" and found == "['pandas']")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime
 import decimal
 import os
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +18,7 @@ from sqlalchemy.dialects import registry
 import dpsql
 from dpsql.dbapi.sqlalchemy_dialect import SQL_TYPE_KEY, DuckType, find_type
 from dpsql.session.description import SQL_TYPE
+from tests.support.own_process import run_python
 from tests.support.served import ROOT, ServerProcess, make_token, write_data, write_policy
 from tests.support.thirty_statements import THIRTY
 
@@ -242,7 +241,7 @@ def test_a_server_needs_no_engine_here(remote: Any) -> None:
         "print([name for name in ('duckdb', 'sqlglot', 'sqlite3') if name in sys.modules])"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    done = run_python("-c", code, env=environment)
     assert done.stdout.strip() == "[]", done
     assert SQL_TYPE_KEY.decode() == SQL_TYPE
 

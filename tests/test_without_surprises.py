@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import dpsql
 from dpsql.demo import POLICY as DEMO
 from dpsql.errors import BindError, Error, ParseError, PolicyError
 from dpsql.session.interface import guarded
+from tests.support.own_process import run_python
 
 SECRET = "SECRET-987"
 ROWS = {"person_id": [987654321], "note": [SECRET]}
@@ -169,10 +168,18 @@ def test_nothing_is_said_as_ipython_ends(tmp_path: Path) -> None:
         f"import sys; sys.path.insert(0, {root!r}); from IPython import start_ipython; "
         "start_ipython(['--simple-prompt', '--no-banner'])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], input=cells + "%dpsql SELECT oops\nexit\n", capture_output=True, text=True, timeout=120,
-        env={"IPYTHONDIR": str(tmp_path / "ipython"), "DPSQL_STATE": str(tmp_path / "state"), "PATH": "", "HOME": str(tmp_path)},
-    )  # fmt: skip
+    done = run_python(
+        "-c",
+        code,
+        input=cells + "%dpsql SELECT oops\nexit\n",
+        timeout=120,
+        env={
+            "IPYTHONDIR": str(tmp_path / "ipython"),
+            "DPSQL_STATE": str(tmp_path / "state"),
+            "PATH": "",
+            "HOME": str(tmp_path),
+        },
+    )
     assert "95% interval" in done.stdout
     assert "leaked" not in done.stderr + done.stdout
     assert done.returncode == 0

@@ -9,12 +9,7 @@ import pytest
 import dpsql
 from dpsql.mechanisms.contribution_caps import CapLadder
 from tests.support import inside
-from tests.support.hostile_statements import (
-    CORPUS,
-    Hostile,
-    counted,
-    outcome,
-)
+from tests.support.hostile_statements import CORPUS, Hostile, counted, outcome
 from tests.support.neighbours import CANARY, open_neighbours
 
 

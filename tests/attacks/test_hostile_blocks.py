@@ -81,8 +81,7 @@ def test_nothing_beyond_the_block_is_within_reach(session: dpsql.Session, expres
 
 
 @pytest.mark.parametrize(
-    "expression",
-    [f"{call}9, 'x')" for call in ("lpad(site, ", "RPAD(site, ", "site.lpad(", 'site."RPAD"(')],
+    "expression", [f"{call}9, 'x')" for call in ("lpad(site, ", "RPAD(site, ", "site.lpad(", 'site."RPAD"(')]
 )
 def test_filled_texts_are_refused_in_every_spelling(session: dpsql.Session, expression: str) -> None:
     """No binder bounds their length in a block."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,6 +10,7 @@ import pytest
 
 import dpsql
 from tests.support.growing import DEEP, MAX_TEXT, WIDE, grow_at_random, longest
+from tests.support.own_process import run_python
 from tests.support.small import open_small
 
 MAX_MEGABYTES, MAX_SECONDS = 1024, 20
@@ -62,9 +61,7 @@ class End:
 
 def run(text: str) -> End:
     """Answer a statement in a process of its own."""
-    ran = subprocess.run(
-        [sys.executable, "-c", RUN], input=text, capture_output=True, text=True, cwd=".", timeout=3000
-    )
+    ran = run_python("-c", RUN, input=text, cwd=".", timeout=3000)
     if ran.returncode != 0:
         return End("killed", f"{ran.returncode}: {ran.stderr[-300:]}", 0, 60, 0)
     return End(*json.loads(ran.stdout))

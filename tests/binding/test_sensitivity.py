@@ -55,12 +55,7 @@ from tests.support.small import open_small
 DATABASES = 32
 CASES, SLICES = 20_000, 16
 SMALL = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
-QUIET = settings(
-    max_examples=500,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    database=None,
-)
+QUIET = settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,6 @@ import json
 import os
 import random
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
@@ -25,6 +23,7 @@ import dpsql
 from dpsql.owner.policy_check import check_policy
 from dpsql.owner.policy_init import init_policy
 from dpsql.policy.tables import TIME_ZONES
+from tests.support.own_process import run_python
 
 HEAD = """
 budget = { epsilon = 1e15, delta = 0.5, accountant = "basic", default_epsilon = 1e7, default_delta = 1e-9 }
@@ -404,10 +403,7 @@ def test_the_machines_zone_and_the_connections_decide_nothing(tmp_path: Path) ->
     for zone in ("Asia/Tokyo", "America/Los_Angeles"):
         folder = tmp_path / zone.replace("/", "_")
         folder.mkdir()
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT, str(folder), str(root)], env={**os.environ, "TZ": zone}, capture_output=True,
-            text=True, check=False,
-        )  # fmt: skip
+        done = run_python("-c", SCRIPT, str(folder), str(root), env={**os.environ, "TZ": zone}, check=False)
         assert done.returncode == 0, done.stderr
         found[zone] = json.loads(done.stdout)
     assert found["Asia/Tokyo"] == found["America/Los_Angeles"]

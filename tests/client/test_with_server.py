@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +14,7 @@ import dpsql
 from dpsql.client.remote_session import RemoteSession
 from dpsql.errors import Error
 from tests.support import kernel
+from tests.support.own_process import run_python
 from tests.support.served import ServerProcess, make_token, try_until, write_data, write_policy
 from tests.support.stop_button import pressed
 
@@ -94,10 +93,19 @@ def test_dbapi_and_pandas(server: ServerProcess) -> None:
 
 def test_the_command_line_in_a_process_of_its_own(server: ServerProcess) -> None:
     environment = {**os.environ, "DPSQL_TOKEN": make_token(server.policy, "ada")}
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "dpsql.cli", "sql", "--server", server.url, "SELECT COUNT(*) AS n FROM wards"],
-        env=environment, capture_output=True, text=True, check=True, timeout=240,
-    )  # fmt: skip
+    done = run_python(
+        "-X",
+        "importtime",
+        "-m",
+        "dpsql.cli",
+        "sql",
+        "--server",
+        server.url,
+        "SELECT COUNT(*) AS n FROM wards",
+        env=environment,
+        check=True,
+        timeout=240,
+    )
     assert done.stdout.split()[:2] == ["n", "3"]
     loaded = {
         line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time")

@@ -136,14 +136,7 @@ def test_a_cell_that_connects_may_be_run_twice(folder: Path, monkeypatch: pytest
     monkeypatch.chdir(folder)
     shell = InteractiveShell()
     shell.run_line_magic("load_ext", "dpsql")
-    for line in (
-        "",
-        "",
-        "--session two",
-        "--session two",
-        "",
-        "--policy other.toml",
-    ):
+    for line in ("", "", "--session two", "--session two", "", "--policy other.toml"):
         chosen = line if "--policy" in line else f"--policy policy.toml {line}"
         shell.run_line_magic("dpsql", f"connect clinic.duckdb {chosen}")
         assert near_thousand(shell._dpsql_sessions.get_open(), fresh=False)  # type: ignore[attr-defined]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.own_process import run_python
 from tests.support.spark_cluster import STATEMENTS
 
 pytestmark = [pytest.mark.spark, pytest.mark.stochastic, pytest.mark.timeout(1800)]
@@ -21,11 +21,15 @@ ROWS = int(os.environ.get("DPSQL_SPARK_ROWS", "100000"))
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     pytest.importorskip("pyspark", reason="pip install 'dpsql[spark]'")
     folder = tmp_path_factory.mktemp("cluster")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.spark_cluster", str(ROWS), str(folder)],
-        capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=1700,
+    done = run_python(
+        "-m",
+        "tests.support.spark_cluster",
+        str(ROWS),
+        str(folder),
+        cwd=Path(__file__).parents[2],
+        timeout=1700,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     print(done.stdout)
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"name"')]

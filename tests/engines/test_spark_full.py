@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.own_process import run_python
 from tests.support.spark import Pair  # noqa: F401 - the fixture
 
 pytestmark = [pytest.mark.spark, pytest.mark.stochastic, pytest.mark.timeout(900)]
@@ -70,14 +69,7 @@ def test_spark_connect(tmp_path: Path) -> None:
         pytest.importorskip(name)
     root = str(Path(__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": root}
-    done = subprocess.run(
-        [sys.executable, "-c", _CONNECT, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=tmp_path,
-        timeout=850,
-    )
+    done = run_python("-c", _CONNECT, str(tmp_path), env=environment, cwd=tmp_path, timeout=850)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "stopped" in done.stdout
     assert "connect works" in done.stdout

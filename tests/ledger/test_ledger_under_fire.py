@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable
 from fractions import Fraction
@@ -22,6 +21,7 @@ from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.ledger.log_file import START, hash_row
 from dpsql.privacy.events import PureDP
 from tests.support.ledgers import policy_of
+from tests.support.own_process import run_python
 
 Reopen = Callable[..., Ledger]
 TENTH = PureDP(Fraction(1, 10))
@@ -315,13 +315,7 @@ def test_a_full_disk(path: Path, reopen: Reopen, room: int) -> None:
     """Nothing can be charged while the disk is full: an honest error; what was charged stays; it works again
     after.
     """
-    ran = subprocess.run(
-        [sys.executable, "-c", FULL, str(path), str(room)],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=os.getcwd(),
-    )
+    ran = run_python("-c", FULL, str(path), str(room), check=True, cwd=os.getcwd())
     paid, told = ran.stdout.split(" ", 1)
     assert "Without a durable charge there is no answer" in told
     assert reopen().state().spent_epsilon == Fraction(int(paid), 1000)
@@ -352,13 +346,7 @@ def test_a_read_only_ledger(spent: Path, tmp_path: Path) -> None:
     spent.chmod(0o444)
     spent.parent.chmod(0o555)
     try:
-        ran = subprocess.run(
-            [sys.executable, "-c", code, str(spent)],
-            capture_output=True,
-            text=True,
-            cwd=os.getcwd(),
-            check=True,
-        )
+        ran = run_python("-c", code, str(spent), cwd=os.getcwd(), check=True)
     finally:
         spent.parent.chmod(0o755)
     sentence, told = ran.stdout.splitlines()

@@ -235,13 +235,7 @@ class TestDeclaredBounds:
             bound = ladder.bound(ladder.top)
             assert end <= bound <= end * (1 + Fraction(1, 2 ** (PLACES - 1)))
             # as they are, though the rung of some goes beyond the end
-            for share in (
-                1,
-                0.99,
-                0.7,
-                0.3,
-                0.01,
-            ):
+            for share in (1, 0.99, 0.7, 0.3, 0.01):
                 value = float(end) * share
                 got = clipped([value, -value, value], -bound, bound, part)
                 assert got <= bound

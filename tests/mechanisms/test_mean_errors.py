@@ -105,11 +105,7 @@ def test_what_is_told_is_what_releases_are_off_by(kind: str, name: str) -> None:
     (said,) = (error.error for error in output.errors(ErrorBasis((TYPICAL_ROWS,))))
     # what lies at the middle of the bounds has less than what lies a quarter off, for which it is told
     # of no correlation, its square has less
-    exactly = {
-        "count": (0.95, 1.05),
-        "sum": (0.95, 1.05),
-        "regr_r2": (0, 1),
-    }
+    exactly = {"count": (0.95, 1.05), "sum": (0.95, 1.05), "regr_r2": (0, 1)}
     low, high = exactly.get(name, (0.5, 1.15))
     assert low * said < off < high * said
     assert not low * said / 2 < off / 2.2 < high * said / 2.2 or name not in ("count", "sum"), "it can fail"

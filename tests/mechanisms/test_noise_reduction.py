@@ -10,12 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms import aggregation
-from dpsql.mechanisms.aggregation import (
-    RUNGS,
-    NoiseReducedAggregation,
-    measure_widths,
-    rescale_statistics,
-)
+from dpsql.mechanisms.aggregation import RUNGS, NoiseReducedAggregation, measure_widths, rescale_statistics
 from dpsql.mechanisms.base import Release
 from dpsql.mechanisms.moments import Count, Mean, Variance
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Statistic
@@ -55,10 +50,7 @@ def ask(operator: NoiseReducedAggregation, table: pa.Table, entropy: Entropy) ->
 def width_at(factor: Fraction, n: int, mean: float) -> float:
     """The width that noise of this part of the epsilon gives around the true moments."""
     output = rescale_statistics(MEAN, factor)
-    values = {
-        output.total: np.array([round((mean - 50) * STEPS * n)]),
-        output.count: np.array([n]),
-    }
+    values = {output.total: np.array([round((mean - 50) * STEPS * n)]), output.count: np.array([n])}
     return float(measure_widths(output.show(values, 0.95))[0])
 
 
@@ -79,10 +71,7 @@ class TestNoiseReducedAggregation(OperatorContract):
         return pa.table({"k": ["x", "y"], "t": [2000 * STEPS, -900 * STEPS], "n": [400, 300]})
 
 
-@pytest.mark.parametrize(
-    ("n", "error", "mean"),
-    [(2000, "5", 60), (10_000, "0.5", 90), (100_000, "0.1", 30)],
-)
+@pytest.mark.parametrize(("n", "error", "mean"), [(2000, "5", 60), (10_000, "0.5", 90), (100_000, "0.1", 30)])
 def test_it_costs_little_more_than_the_best_fixed_epsilon(n: int, error: str, mean: float) -> None:
     best, entropy = best_fixed(float(error), n, mean), fixed(f"{n} {error}")
     charged = [float(ask(plan(error), rows(n, mean), entropy).event.basic[0]) for _ in range(5)]

@@ -20,10 +20,7 @@ from dpsql.notebook import guide, render, sessions
 from dpsql.session.result import Result
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium"),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")]
 
 # paper, ink, every other row, rule: what the two editors' themes set for outputs
 THEMES = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from dpsql.language.options import COMMON_OPTIONS
 from dpsql.notebook import guide
 from dpsql.notebook.completion import ColumnFacts, KnownNames, complete_sql
 from dpsql.notebook.inspection import Matcher, list_parameters
+from tests.support.own_process import run_python
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +176,7 @@ print([name for name in sys.modules if name.startswith("dpsql.binding")])
 
 def test_names_are_offered_before_the_binder_is_loaded() -> None:
     """A session on a server never loads it."""
-    done = subprocess.run([sys.executable, "-c", _FRESH], capture_output=True, text=True, timeout=60)
+    done = run_python("-c", _FRESH, timeout=60)
     counts, arguments, loaded = done.stdout.splitlines()
     assert "0" not in counts.split()
     assert {"base", "test", "local_sensitivity"} <= set(arguments.split())

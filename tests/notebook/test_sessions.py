@@ -6,8 +6,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +21,7 @@ import dpsql
 from dpsql.demo import POLICY
 from dpsql.notebook import guide
 from dpsql.session.result import Result
+from tests.support.own_process import run_python
 
 Cell = Callable[..., Any]
 
@@ -99,14 +98,7 @@ for cell in ("%load_ext dpsql", "%dpsql demo", "%dpsql SELECT COUNT(*) AS n FROM
 print(*{"pandas", "polars", "matplotlib", "ipywidgets", "tqdm", "jinja2"} & {m.partition(".")[0] for m in sys.modules})
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "IPYTHONDIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python("-c", script, cwd=tmp_path, env=environment, check=True)
     assert "±" in done.stdout
     assert done.stdout.splitlines()[-1] == ""
 

@@ -16,13 +16,7 @@ from dpsql.privacy.accountants import (
     guess_renyi,
     guess_rho,
 )
-from dpsql.privacy.events import (
-    DiscreteLaplace,
-    GroupSelection,
-    JointGaussian,
-    PureDP,
-    RoundedGaussian,
-)
+from dpsql.privacy.events import DiscreteLaplace, GroupSelection, JointGaussian, PureDP, RoundedGaussian
 from dpsql.privacy.filters import ACCOUNTANTS, RENYI_ORDERS, Gdp, Rdp, Zcdp, open_filter
 
 RULES = sorted(set(ACCOUNTANTS) - {"basic"})

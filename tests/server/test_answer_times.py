@@ -35,10 +35,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     fake = FakeTime()
     monkeypatch.setattr(calls, "time", fake)
     monkeypatch.setattr(
-        calls.AnswerClock,
-        "_given_up",
-        property(lambda self: fake, lambda self, event: None),
-        raising=False,
+        calls.AnswerClock, "_given_up", property(lambda self: fake, lambda self, event: None), raising=False
     )
     return fake
 

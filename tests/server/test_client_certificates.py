@@ -20,6 +20,7 @@ from dpsql.client.channel import read_client_certificate
 from dpsql.errors import ServerError
 from dpsql.server.analyst_tokens import TokenFile
 from tests.support.certificates import make_certificate
+from tests.support.own_process import run_python
 from tests.support.served import ROOT, ServerProcess, make_token, write_data, write_policy
 
 pytestmark = [
@@ -116,8 +117,7 @@ def test_a_token_of_another_is_refused(server: ServerProcess) -> None:
 
 
 @pytest.mark.parametrize(
-    "subject",
-    ["/CN=eve", "/CN=Ana", "/CN=ana ", "/CN= ana", "/CN=bob\\0", "/O=ana", "/CN=*", "/CN=аna"],
+    "subject", ["/CN=eve", "/CN=Ana", "/CN=ana ", "/CN= ana", "/CN=bob\\0", "/O=ana", "/CN=*", "/CN=аna"]
 )
 def test_an_unknown_name_is_refused(server: ServerProcess, folder: Path, subject: str) -> None:
     sign(folder, "eve", subject)
@@ -253,9 +253,18 @@ def test_a_server_that_can_not_ask_for_certificates(folder: Path) -> None:
         ([*own, "--tls-client-ca", str(folder / "broken.pem")], "has no certificate"),
         ([*own, "--tls-client-ca", str(folder / "gone.pem")], "can't be read"),
     ):
-        done = subprocess.run(
-            [sys.executable, "-m", "dpsql.cli", "serve", "--policy", "clinic.toml", "--listen", "localhost:0", *words],
-            cwd=folder, capture_output=True, text=True, env=ENVIRONMENT, timeout=240,
-        )  # fmt: skip
+        done = run_python(
+            "-m",
+            "dpsql.cli",
+            "serve",
+            "--policy",
+            "clinic.toml",
+            "--listen",
+            "localhost:0",
+            *words,
+            cwd=folder,
+            env=ENVIRONMENT,
+            timeout=240,
+        )
         assert done.returncode == 1
         assert said in done.stderr

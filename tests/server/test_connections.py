@@ -335,10 +335,7 @@ def test_handshakes_that_never_end(tmp_path: Path, certificates: Path) -> None:
                 line["why"].partition(":")[0]
                 for line in server.events
                 if line["event"] == "connections dropped"
-            } == {
-                "PostgreSQL",
-                "Flight",
-            }
+            } == {"PostgreSQL", "Flight"}
         finally:
             for crowd in crowds:
                 crowd.close()

@@ -10,7 +10,6 @@ import shutil
 import signal
 import socket
 import stat
-import subprocess
 import sys
 import textwrap
 import time
@@ -32,6 +31,7 @@ from dpsql.server.analyst_tokens import TokenFile
 from dpsql.server.console import console
 from dpsql.server.console.app import Browsers, is_from_here
 from tests.support.long_ledgers import fill_ledger
+from tests.support.own_process import run_python
 from tests.support.served import (
     ROOT,
     ServerProcess,
@@ -138,10 +138,7 @@ def policy(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def server(folder: Path, policy: Path) -> Iterator[tuple[ServerProcess, Owner]]:
     # makes the ledger, and the data's name
-    with (
-        ServerProcess(policy) as begun,
-        begun.connect("ada") as client,
-    ):
+    with ServerProcess(policy) as begun, begun.connect("ada") as client:
         client.run("SELECT COUNT(*) AS n FROM visits").raise_error()
     ledger = Path(f"{policy}.ledger")
     with Ledger.read(ledger) as read:
@@ -326,9 +323,7 @@ def test_another_user_of_the_machine(server: tuple[ServerProcess, Owner], folder
                     try: open("/proc/{pid}/" + name, "rb").read(1); print("read")
                     except OSError: print("closed")
                 """
-            done = subprocess.run(
-                [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, cwd="/"
-            )
+            done = run_python("-c", textwrap.dedent(code), cwd="/")
         assert done.stdout.split() == ["403", "PermissionError", "closed", "closed", "closed"], done
         assert not (open_folder / "page.sock").exists()
     finally:
@@ -466,12 +461,7 @@ def test_no_statement_is_parsed_and_no_data_are_opened(server: tuple[ServerProce
         "import uvicorn, starlette.applications\n"
         "print([name for name in ('duckdb', 'sqlglot', 'IPython', 'pyarrow.flight') if name in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    done = run_python("-c", code, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.stdout.strip() == "[]", done
     (pid,) = console_pids(server[0])
     if os.geteuid() == 0:

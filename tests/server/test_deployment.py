@@ -22,6 +22,7 @@ from dpsql.errors import ServerError
 from dpsql.policy.model import ServerRules
 from dpsql.server import queues
 from dpsql.server.event_log import ALERTS
+from tests.support.own_process import run_python
 from tests.support.served import ServerProcess, make_token, write_data, write_policy
 
 PAGE = "\n".join(
@@ -169,12 +170,7 @@ def test_the_socket_takes_the_group_of_its_folder_and_nobody_else_reaches_it() -
                 "os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(65534)\n"
                 "socket.socket(socket.AF_UNIX).connect(sys.argv[1]); print('in')"
             )
-            reached = [
-                subprocess.run(
-                    [sys.executable, "-c", code, str(place / "s"), group], capture_output=True, text=True
-                )
-                for group in ("65533", "65534")
-            ]
+            reached = [run_python("-c", code, str(place / "s"), group) for group in ("65533", "65534")]
             assert [run.stdout for run in reached] == ["in\n", ""]
             assert "PermissionError" in reached[1].stderr
             with dpsql.connect(server.url, token=token) as session:

@@ -21,6 +21,7 @@ from dpsql.policy.model import Policy
 from dpsql.server import worker_process
 from dpsql.server.isolation import ADDRESS_SPACE, MemoryGroups, list_readable, list_unconfined
 from dpsql.server.worker_process import WorkerProcess, WorkerSetup
+from tests.support.own_process import run_python
 from tests.support.served import write_data, write_policy
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the limits are Linux's")
@@ -32,7 +33,7 @@ def confined(code: str, memory: str = str(MEMORY)) -> Any:
     text = f"from dpsql.server.isolation import *\nimport json\nheld = confine({memory})\n" + textwrap.dedent(
         code
     )
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=240)
+    done = run_python("-c", text, timeout=240)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +22,7 @@ import pytest
 
 from dpsql.ledger.ledger import Ledger
 from dpsql.server.analyst_tokens import TokenFile
+from tests.support.own_process import run_python
 from tests.support.served import BareClient, ServerProcess, make_token, write_data, write_policy
 
 pytestmark = pytest.mark.timeout(3600)
@@ -85,12 +84,7 @@ class Story:
         assert set(found) <= self.asked
         assert all(found.get(text) == "released" for text in self.answered), "what was seen was charged"
         assert not self.uncharged & set(found), "what was told to cost nothing cost nothing"
-        report = subprocess.run(
-            [sys.executable, "-m", "dpsql.cli", "report", str(policy) + ".ledger"],
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        report = run_python("-m", "dpsql.cli", "report", str(policy) + ".ledger", timeout=300)
         assert report.returncode == 0, report.stderr
         charged = sum((entry.event.basic[0] for entry in entries if entry.event is not None), Fraction(0))
         assert charged == Fraction(len(entries), 100)

@@ -64,7 +64,7 @@ class Provider:
             "/realm/.well-known/openid-configuration": {
                 "issuer": self.issuer,
                 "jwks_uri": f"{self.issuer}/keys",
-            },
+            }
         }
         self.publish({"rsa": KEY, "curve": CURVE})
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()

@@ -323,13 +323,7 @@ def test_every_call_of_flight_is_listed() -> None:
     assert served - ours == {*list_calls()}
 
 
-UNCOUNTED = {
-    "dpsql.interrupt",
-    "list_actions",
-    "list_flights",
-    "do_exchange",
-    "handshake",
-}
+UNCOUNTED = {"dpsql.interrupt", "list_actions", "list_flights", "do_exchange", "handshake"}
 """What does not count as a request: it stops something, or asks nothing."""
 KINDS: dict[str, type[Exception]] = {
     "paused": flight.FlightUnauthorizedError, "ended": flight.FlightUnauthenticatedError,

@@ -7,8 +7,6 @@ import pwd
 import shutil
 import signal
 import stat
-import subprocess
-import sys
 import textwrap
 import threading
 import time
@@ -27,23 +25,24 @@ from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.upkeep import back_up
 from dpsql.server.serve import find_location
 from dpsql.server.served import run_together
-from tests.support.served import (
-    ROOT,
-    ServerProcess,
-    make_token,
-    write_data,
-    write_policy,
-)
+from tests.support.own_process import run_python
+from tests.support.served import ROOT, ServerProcess, make_token, write_data, write_policy
 
 pytestmark = pytest.mark.timeout(600)
 
 
 def start_and_fail(policy: Path, *arguments: str) -> str:
     """Start a server that can't start; return what it says."""
-    done = subprocess.run(
-        [sys.executable, "-m", "dpsql.cli", "serve", "--policy", str(policy), *arguments],
-        capture_output=True, text=True, timeout=240, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    done = run_python(
+        "-m",
+        "dpsql.cli",
+        "serve",
+        "--policy",
+        str(policy),
+        *arguments,
+        timeout=240,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     assert done.returncode == 1, done
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
@@ -291,10 +290,9 @@ def test_another_user_can_ask_and_can_not_open(for_others: Path) -> None:
             told = [head["kind"] for head in ask("dpsql.run", {{"text": "SELECT COUNT(*) AS n FROM visits"}}, session)]
             print(json.dumps([len(places), sorted(opened), told]))
             """
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code)],
-            capture_output=True, text=True, timeout=240, cwd="/", env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
+        done = run_python(
+            "-c", textwrap.dedent(code), timeout=240, cwd="/", env={**os.environ, "PYTHONPATH": str(ROOT)}
+        )
     assert done.returncode == 0, done.stderr
     count, opened, told = eval(done.stdout)
     assert count > 10

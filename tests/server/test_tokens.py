@@ -22,6 +22,7 @@ from dpsql.errors import PolicyError
 from dpsql.server import analyst_tokens
 from dpsql.server.analyst_tokens import TokenFile
 from dpsql.server.connections import shorten_address
+from tests.support.own_process import run_python
 from tests.support.served import try_until
 
 POLICY = '[budget]\nepsilon = 3\n[tables.visits]\nprivacy_unit = "id"\n[analysts.ada]\nepsilon = 1\n[analysts.bob]\nepsilon = 1\n'
@@ -301,7 +302,7 @@ def test_another_user_can_read_no_token(policy: Path) -> None:
     for part in (policy.parent, *policy.parent.parents):
         part.chmod(part.stat().st_mode | 0o055) if str(part).startswith("/tmp/pytest") else None
     code = f"import os; os.setgid(65534); os.setuid(65534); open({str(TokenFile(policy).path)!r}).read()"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    run = run_python("-c", code)
     assert "PermissionError" in run.stderr
 
 

@@ -20,11 +20,7 @@ from dpsql.privacy import events, filters
 from dpsql.privacy.codec import write_record
 from dpsql.privacy.periods import Dated
 from dpsql.privacy.records import Entry
-from dpsql.report.data import (
-    describe_mechanism,
-    explain_entry,
-    explain_statement,
-)
+from dpsql.report.data import describe_mechanism, explain_entry, explain_statement
 from dpsql.report.pages import report_text, write_report
 from dpsql.session.explain import explain_why
 from dpsql.session.explanation import Why, WhyPart

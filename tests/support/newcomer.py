@@ -85,9 +85,7 @@ ASK = (
     mistake("%%dpsql\nSELECT COUNT(*) AS n FROM rides WHERE dock = $dock", "$dock has no value"),
     mistake("%%dpsql\nSELECT COUNT(*) AS n FROM rides WHERE dock = '{{dock}}'", "$dock"),
     step(
-        "dock = 'market'\n%dpsql SELECT COUNT(*) AS n FROM rides WHERE dock = $dock",
-        "±",
-        "ε=0.7 of ε=1 left",
+        "dock = 'market'\n%dpsql SELECT COUNT(*) AS n FROM rides WHERE dock = $dock", "±", "ε=0.7 of ε=1 left"
     ),
     step("%%dpsql --explain\nSELECT MEDIAN(minutes) AS middle FROM rides", "ε=0.1", "Nothing has been spent"),
     step(

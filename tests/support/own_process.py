@@ -82,6 +82,11 @@ class Run:
         return asdict(self)
 
 
+def run_python(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run Python with these arguments in a process of its own, and return what it prints; ``more`` is subprocess.run's."""
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, **more)
+
+
 def run_apart(
     folder: Path,
     policy: Path,
@@ -104,20 +109,14 @@ def run_apart(
     """
     script = CHILD.replace("PAUSE", repr(pause)).replace("MORE", repr(more))
     given = [str(folder / "spilled"), str(policy), f"{limit >> 20}MiB", json.dumps(statements)]
-    return subprocess.run(
-        [sys.executable, "-c", script, *given],
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return run_python("-c", script, *given, timeout=seconds, env=environment)
 
 
 def read_found(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """Return what such a process found; around it may stand what the engine shows of its progress."""
-    found: dict[str, Any] = json.loads(
-        [line for line in done.stdout.splitlines() if line.startswith("{")][-1]
-    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    found: dict[str, Any] = json.loads(lines[-1])
     return found
 
 
@@ -131,9 +130,8 @@ def run_at_most(folder: Path, policy: Path, limit: int, text: str, seconds: floa
     finally:
         shutil.rmtree(folder / "spilled", ignore_errors=True)
     if done.returncode != 0:
-        said = [line for line in done.stderr.splitlines() if "Error" in line] or [
-            f"ended by {-done.returncode}"
-        ]
+        said = [line for line in done.stderr.splitlines() if "Error" in line]
+        said = said or [f"ended by {-done.returncode}"]
         return Run(said[-1][:200], round(time.monotonic() - begun, 1))
     one = read_found(done)["it"]
     return Run("ended", one["seconds"], tuple(one["row"]), one["rows"], one["whole"], one["spilled"])

@@ -61,10 +61,7 @@ ANSWERED = [
 def test_answers_are_plain_duckdbs(shop: Shop, query: str) -> None:
     ours, expected = ([list(row) for row in side.sql(query).fetchall()] for side in shop)
     # sums of few are noisy in their last digits: rows are told apart by what is not
-    for row in (
-        *ours,
-        *expected,
-    ):
+    for row in (*ours, *expected):
         row.sort(key=lambda value: isinstance(value, float))
     ours, expected = (sorted(rows, key=lambda row: [str(v) for v in row]) for rows in (ours, expected))
     assert len(ours) == len(expected) > 0, (ours, expected)

@@ -116,10 +116,7 @@ def test_means_by_group(opened: Opened) -> None:
     con, session = opened
     truth = dict(con.sql("SELECT k, AVG(v) FROM w GROUP BY k").fetchall())
     # 21 rows in one group, 4 in the other
-    for options in (
-        "",
-        "WITH DP OPTIONS (max_rows_contributed = 25) ",
-    ):
+    for options in ("", "WITH DP OPTIONS (max_rows_contributed = 25) "):
         found = dict(session.sql(f"SELECT {options}k, AVG(v) FROM w GROUP BY k").fetchall())
         assert found == {k: pytest.approx(v, abs=1.5 if options else 1e-3) for k, v in truth.items()}
 

@@ -124,10 +124,7 @@ def test_no_point_within_the_intervals_gives_a_value_outside(
     [(-9, -4, (None, None)), (-4, 9, (0, 3)), (4, 9, (2, 3)), (None, None, (None, None))],
 )
 def test_a_root_has_an_interval_where_its_argument_may_be_positive(
-    con: duckdb.DuckDBPyConnection,
-    low: int | None,
-    high: int | None,
-    ends: tuple[float | None, float | None],
+    con: duckdb.DuckDBPyConnection, low: int | None, high: int | None, ends: tuple[float | None, float | None]
 ) -> None:
     known = ColumnEnds(exp.column("l"), exp.column("h"), Fraction(1))
     found = find_ends(parse_one("SQRT(a)", read="duckdb"), lambda _: known, 0.95)

@@ -468,10 +468,7 @@ def test_a_scan_that_is_overlooked_is_refused_before_payment(
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "SELECT COUNT(*) FROM whole",
-        "DECLARE t ABOVE_THRESHOLD 5 OPTIONS (epsilon = 0.5, max_hits = 1)",
-    ],
+    ["SELECT COUNT(*) FROM whole", "DECLARE t ABOVE_THRESHOLD 5 OPTIONS (epsilon = 0.5, max_hits = 1)"],
 )
 def test_a_threshold_and_rows_without_a_period_are_paid_by_all(text: str) -> None:
     with open_session(POLICY, TABLES) as session:

@@ -61,10 +61,7 @@ def assert_same(mine: Answers, theirs: Answers, rows: Sequence[Row]) -> None:
     )
     scales = {"COVAR_POP": y * x, "COVAR_SAMP": y * x, "REGR_SLOPE": y / (x or 1), "REGR_INTERCEPT": y}
     # one value many times is off by half a step of the grid
-    scales |= {
-        "REGR_AVGX": 2 * x,
-        "REGR_AVGY": 2 * y,
-    }
+    scales |= {"REGR_AVGX": 2 * x, "REGR_AVGY": 2 * y}
     for name, groups in theirs.items():
         near = 1e-12 * abs(scales.get(name, 1))
         for group, value in groups.items():

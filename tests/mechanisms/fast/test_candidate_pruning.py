@@ -22,11 +22,7 @@ from dpsql.mechanisms.fast.candidate_scores import (
 from dpsql.mechanisms.fast.thresholds import BinnedColumn, HistogramQuery, ThresholdCells, Thresholds
 from dpsql.mechanisms.selection import utilities as utilities_module
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
-from dpsql.mechanisms.selection.utilities import (
-    SCORE_GRID,
-    ChoiceRates,
-    compute_generalised_scores,
-)
+from dpsql.mechanisms.selection.utilities import SCORE_GRID, ChoiceRates, compute_generalised_scores
 from dpsql.noise import selection
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import compute_reach

@@ -17,11 +17,7 @@ from hypothesis import strategies as st
 
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE
 from dpsql.mechanisms.selection.exponential import CHOICE_METHODS, ExponentialChoice
-from dpsql.mechanisms.selection.utilities import (
-    SCORE_GRID,
-    SCORE_SENSITIVITY,
-    compute_generalised_scores,
-)
+from dpsql.mechanisms.selection.utilities import SCORE_GRID, SCORE_SENSITIVITY, compute_generalised_scores
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import (
     CandidateGaps,

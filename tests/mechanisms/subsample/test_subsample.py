@@ -22,13 +22,7 @@ from dpsql.errors import EngineError, Interrupted
 from dpsql.mechanisms.base import SALT, OutOfMemory, watch_progress
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.stability_test import OptimalTest
-from dpsql.mechanisms.subsample.blocks import (
-    BlockQueries,
-    BlockRows,
-    LiftedBlocks,
-    NoisyMode,
-    PythonBlocks,
-)
+from dpsql.mechanisms.subsample.blocks import BlockQueries, BlockRows, LiftedBlocks, NoisyMode, PythonBlocks
 from dpsql.mechanisms.subsample.subsample import (
     BlockMean,
     BlockMedian,

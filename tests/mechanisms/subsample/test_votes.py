@@ -388,13 +388,7 @@ def test_no_result_of_one_block_stops_the_others() -> None:
         5
     ] * 8
     # the control
-    assert [grid.place(v) for v in (3, 3.2, Fraction(7, 2), 10**400, -(10**400))] == [
-        3,
-        3,
-        4,
-        10,
-        0,
-    ]
+    assert [grid.place(v) for v in (3, 3.2, Fraction(7, 2), 10**400, -(10**400))] == [3, 3, 4, 10, 0]
 
 
 class Counted:

@@ -14,12 +14,7 @@ import pyarrow.flight as flight
 import pytest
 
 import dpsql
-from dpsql.server.flight.flight_sql import (
-    StatementHandle,
-    list_sql_info,
-    list_tables,
-    make_sql_info,
-)
+from dpsql.server.flight.flight_sql import StatementHandle, list_sql_info, list_tables, make_sql_info
 from dpsql.server.flight.protobuf import NotFlightSql, make_message, pack_message, unpack_message
 from tests.support.certificates import make_certificate
 from tests.support.flight_sql_client import BareFlightSql

@@ -202,10 +202,7 @@ def test_garbage_is_refused_or_read_as_postgresql_reads_it(kind: int) -> None:
             refused += 1
             assert error.sqlstate in REFUSED
             # digits beyond a thousand are refused here
-            bound = kind in (
-                types.NUMERIC,
-                types.ARRAYS[types.NUMERIC],
-            )
+            bound = kind in (types.NUMERIC, types.ARRAYS[types.NUMERIC])
             assert expected is ERRORS or bound, (data, expected)
             continue
         read += 1
