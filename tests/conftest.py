@@ -91,7 +91,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Use a process more than there are cores for more than one file: many tests wait for servers and other processes.
+    """Use two processes more than cores for more than one file: half of the time of tests is waiting for others.
 
     A process that is done takes tests from another.
 
@@ -101,7 +101,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     timed = re.search(r"(?<!not )\b(benchmark|accuracy)\b", config.option.markexpr)
     controller = getattr(config.option, "numprocesses", 0) is None and not hasattr(config, "workerinput")
     if controller and not alone and not timed:
-        config.option.numprocesses, config.option.dist = (os.cpu_count() or 1) + 1, "worksteal"
+        config.option.numprocesses, config.option.dist = (os.cpu_count() or 1) + 2, "worksteal"
 
 
 @pytest.fixture(autouse=True, scope="session")

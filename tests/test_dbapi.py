@@ -26,15 +26,8 @@ def connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dbap
 def test_module_globals() -> None:
     assert (dbapi.apilevel, dbapi.paramstyle) == ("2.0", "qmark")
     assert dpsql.dbapi is dbapi
-    for name in [
-        "Warning",
-        "Error",
-        "InterfaceError",
-        "DatabaseError",
-        "DataError",
-        "OperationalError",
-        "ProgrammingError",
-    ]:
+    databases = ("DatabaseError", "DataError", "OperationalError", "ProgrammingError")
+    for name in ("Warning", "Error", "InterfaceError", *databases):
         assert getattr(dbapi.Connection, name) is getattr(dbapi, name)
 
 

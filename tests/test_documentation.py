@@ -89,11 +89,8 @@ def test_the_statements_of_the_cheat_sheet_are_answered(
     """All that are whole, over the example of the pages."""
     example = runpy.run_path(str(DOCS / "example.py"))
     example["write"](tmp_path)
-    large = (
-        example["POLICY"]
-        .replace("epsilon = 8", "epsilon = 100")
-        .replace("1e-6", "1e-4\ndefault_delta = 1e-8")
-    )
+    large = example["POLICY"].replace("epsilon = 8", "epsilon = 100")
+    large = large.replace("1e-6", "1e-4\ndefault_delta = 1e-8")
     policy = dpsql.Policy.loads(large)
     monkeypatch.chdir(tmp_path)
     text = (DOCS / "how_do_i.md").read_text(encoding="utf-8")

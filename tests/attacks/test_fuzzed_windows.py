@@ -64,18 +64,8 @@ def make_statement(seed: int) -> str:
             over += f"ORDER BY {order} {pick.choice(['', '', 'DESC', 'NULLS FIRST'])} {pick.choice(FRAMES)}"
         function = pick.choice(FUNCTIONS)
         call = f"{function}{' ' if '(' in function else '('}{pick.choice(named)})"
-        shape = pick.choice(
-            [
-                "{0}",
-                "{0}",
-                "{0} / 2",
-                "{0} / NULLIF({1}, 0)",
-                "GREATEST({0}, 0)",
-                "-{0}",
-                "ROUND({0})",
-                "{0} + {1}",
-            ]
-        )
+        quotients = ["{0} / 2", "{0} / NULLIF({1}, 0)"]
+        shape = pick.choice(["{0}", "{0}", *quotients, "GREATEST({0}, 0)", "-{0}", "ROUND({0})", "{0} + {1}"])
         items.append(f"{shape.format(f'{call} OVER ({over})', named[-1])} AS c{i}")
     shown = ", ".join([*keys, *items])
     group = f" GROUP BY {', '.join(keys)}" if keys else ""

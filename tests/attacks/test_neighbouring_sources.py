@@ -502,9 +502,6 @@ def test_half_a_number_is_missing_in_every_column_of_a_frame() -> None:
         frame = pd.DataFrame({"unit": range(len(ages)), "age": ages})
         given = policy(None, {"unit": "BIGINT", "age": "INTEGER"})
         engine = DuckDBEngine({"visits": frame}, given, Path())
-        found.append(
-            engine.execute(f"SELECT age FROM {engine.relation(given.tables['visits'])}")["age"].to_pylist()[
-                :3
-            ]
-        )
+        ages = engine.execute(f"SELECT age FROM {engine.relation(given.tables['visits'])}")["age"]
+        found.append(ages.to_pylist()[:3])
     assert found == [[None] * 3] * 2

@@ -172,11 +172,8 @@ def test_clips_that_round_apart(b: int, w: int) -> None:
             item.name: inside.finisher(session).finish(item.sql, {}, plan.public)
             for item in plan.blocks[0].inputs
         }
-        scores = (
-            inside.reader(session, lent)(operator.batches[0].replace(SALT, "7"))
-            .column(CANDIDATE_SCORE)
-            .to_pylist()
-        )
+        table = inside.reader(session, lent)(operator.batches[0].replace(SALT, "7"))
+        scores = table.column(CANDIDATE_SCORE).to_pylist()
     assert all(abs(int(score)) <= operator.sensitivity for score in scores)
     assert (b, w) != (-2, 4) or abs(
         int(scores[0])

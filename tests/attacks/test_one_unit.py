@@ -61,11 +61,8 @@ def test_without_the_bounds_they_cost_more(scales: Scales, monkeypatch: pytest.M
     """That the test above would fail."""
     monkeypatch.setattr(fan_out, "DEFAULT_MAX_UNIT_ROWS", 10**12)
     monkeypatch.setattr(unit_rows, "_UNCUT_ROWS", 1)
-    text = (
-        FOUND["a unit's rows times public rows"]
-        .replace("COUNT(*)", "COUNT_IF(r1.x >= 0)")
-        .replace("10000", "4000")
-    )
+    text = FOUND["a unit's rows times public rows"].replace("COUNT(*)", "COUNT_IF(r1.x >= 0)")
+    text = text.replace("10000", "4000")
     assert scales.cost(text, "SELECT WITH DP d, COUNT(*) FROM visits GROUP BY d", 1e9).milliseconds > 300
     monkeypatch.setitem(sandbox.SETTINGS, "perfect_ht_threshold", "22")
     wide = Scales()

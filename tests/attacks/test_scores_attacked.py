@@ -312,11 +312,8 @@ PUBLIC = ["k", "hi", "-2", "0.5", "g", "q", "(k - hi)", "3"]
 
 def drawn(dice: random.Random, depth: int) -> str:
     """A random utility: a tree of sums, differences, multiples, ABS, GREATEST and LEAST."""
-    kind = (
-        dice.choice(("leaf", "leaf", "sum", "sum", "abs", "greatest", "least", "times", "public"))
-        if depth
-        else "leaf"
-    )
+    kinds = ("leaf", "leaf", "sum", "sum", "abs", "greatest", "least", "times", "public")
+    kind = dice.choice(kinds) if depth else "leaf"
     if kind == "leaf":
         found = dice.choice(("COUNT(*)", "COUNT(*)", f"SUM({dice.choice(SUMMED)})"))
         where = " AND ".join(dice.sample(COMPARISONS, dice.choice((0, 1, 1, 2))))

@@ -80,17 +80,8 @@ def test_the_table_has_targets_raw_figures_and_other_systems() -> None:
     )
     assert made.figures[0].ratio == ratio > 0
     head, _, line = str(made).splitlines()
-    assert head.split() == [
-        "case",
-        "figure",
-        "target",
-        "ours",
-        "plain",
-        "rows",
-        "SmartNoise",
-        "OpenDP",
-        "Qrlew",
-    ]
+    assert head.split()[:6] == ["case", "figure", "target", "ours", "plain", "rows"]
+    assert head.split()[6:] == ["SmartNoise", "OpenDP", "Qrlew"]
     assert line.endswith("10.3        14      9.4")
     assert "1.3" in line
 

@@ -69,11 +69,8 @@ def counts(clean: Clean, source: str) -> tuple[list[int], list[int]]:
     for item in block.inputs:
         con.execute(f"CREATE OR REPLACE TEMP TABLE {item.name} AS {item.sql}")
     assert isinstance(block.operator, Aggregation)
-    (exact,) = (
-        con.sql(inside.write_alone(session, block.operator.query).replace(SALT, "7"))
-        .to_arrow_table()
-        .to_pylist()
-    )
+    query = inside.write_alone(session, block.operator.query).replace(SALT, "7")
+    (exact,) = con.sql(query).to_arrow_table().to_pylist()
     outputs = block.operator.outputs
     places = [output.statistic.column for output in outputs]  # type: ignore[union-attr]
     parts = [output.whole if isinstance(output, Sum) else 1 for output in outputs]

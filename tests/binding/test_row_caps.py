@@ -84,11 +84,9 @@ def test_a_text_keeps_what_the_caps_allow_and_noise_is_for_it(
             numbers = "COUNT(*), COUNT(DISTINCT u)"
             plain = f"SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-4, noise = {{}}) {key}, {numbers} FROM t GROUP BY {key}"
             laplace, gaussian = (aggregation(session, plain.format(word)) for word in ("LAPLACE", "GAUSSIAN"))
-            public = (
-                aggregation(session, f"SELECT {key}, COUNT(*) AS n FROM t GROUP BY {key}")
-                if key == "k"
-                else None
-            )
+            public = None
+            if key == "k":
+                public = aggregation(session, f"SELECT {key}, COUNT(*) AS n FROM t GROUP BY {key}")
         size = len(KEYS) if key == "k" else 99
         known = RowCaps(in_all, each, min(groups or size, size))
         rows = laplace.statistics[0].noise

@@ -321,11 +321,8 @@ def test_a_first_policy_of_a_file_with_warts_is_answered(
     ):
         data = pack(DATA.encode("utf-16"))
         Path(name).write_bytes(data if isinstance(data, bytes) else data.to_pybytes())
-        text = (
-            init_policy(name, unit="id")
-            .text.replace("epsilon = 1 ", "epsilon = 1e9")
-            .replace('= "TODO"', "= 2")
-        )
+        text = init_policy(name, unit="id").text.replace("epsilon = 1 ", "epsilon = 1e9")
+        text = text.replace('= "TODO"', "= 2")
         text = text.replace("bounds = 2", "bounds = [0, 9999]").replace("max_epsilon_per_query = 0.5", "")
         table = name.partition(".")[0]
         with dpsql.connect(policy=dpsql.Policy.loads(text)) as session:

@@ -100,13 +100,8 @@ def test_little_memory(tmp_path: Path) -> None:
     """A short form: what was wanting, with a limit of 32 MiB over rows that take 40 when they are read, and more once they
     are sorted beside their hashes."""
     generated(tmp_path, 600_000, 2, 20_000)
-    asked(
-        tmp_path,
-        600_000,
-        32 << 20,
-        ["MEDIAN", "COUNT(DISTINCT)", "groups", "MODE", "blocks of MEDIAN"],
-        80 << 20,
-    )
+    names = ["MEDIAN", "COUNT(DISTINCT)", "groups", "MODE", "blocks of MEDIAN"]
+    asked(tmp_path, 600_000, 32 << 20, names, 80 << 20)
 
 
 def test_a_limit_that_nothing_fits_says_nothing_of_the_data(tmp_path: Path) -> None:
@@ -128,12 +123,8 @@ def test_threads_go_with_the_memory_limit(tmp_path: Path) -> None:
 
     def threads(**resources: str | int) -> int:
         with dpsql.connect(policy=tmp_path / "policy.toml", resources=resources) as session:
-            return int(
-                inside.engine(session)
-                .execute("SELECT current_setting('threads') AS n")
-                .column("n")[0]
-                .as_py()
-            )
+            found = inside.engine(session).execute("SELECT current_setting('threads') AS n")
+            return int(found.column("n")[0].as_py())
 
     there = os.cpu_count() or 1
     assert threads(memory_limit="300MiB") == 1 == threads(memory_limit="10MiB")

@@ -197,12 +197,8 @@ def test_parquet_and_what_is_missing(spark: Any, tmp_path: Path) -> None:
     pq.write_table(pa.table({"who": [3]}), tmp_path / "b.parquet")
     policy = Policy(Budget(1), {"p": Table("p", privacy_unit="who", source="*.parquet")})
     engine, again = (SparkEngine(spark, policy, tmp_path) for _ in range(2))
-    assert (
-        engine.execute(f"SELECT COUNT(*) AS n FROM {engine.relation(policy.tables['p'])} AS p")["n"][
-            0
-        ].as_py()
-        == 4
-    )
+    found = engine.execute(f"SELECT COUNT(*) AS n FROM {engine.relation(policy.tables['p'])} AS p")
+    assert found["n"][0].as_py() == 4
     assert engine.version() == again.version()
     assert engine.dataset == again.dataset
     for source, said in (

@@ -87,11 +87,9 @@ class SQLiteEngine(Engine):
         for _, name, declared, *_ in columns:
             kind, storage = _TYPES.get(declared.upper(), ("BLOB", "blob"))
             schema[name] = kind
-            value = (
-                f"dp_text(CAST({quote_identifier(name)} AS BLOB))"
-                if storage == "text"
-                else quote_identifier(name)
-            )
+            value = quote_identifier(name)
+            if storage == "text":
+                value = f"dp_text(CAST({value} AS BLOB))"
             items.append(
                 f"CASE typeof({quote_identifier(name)}) WHEN '{storage}' THEN {value} END AS {quote_identifier(name)}"
             )

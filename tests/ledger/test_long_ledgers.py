@@ -141,20 +141,8 @@ def test_a_checkpoint_is_what_a_fold_from_the_first_row_gives(path: Path, accoun
 
 
 def test_sums_survive_json() -> None:
-    for sums in (
-        Spent(),
-        Spent(
-            3,
-            Fraction(1, 3),
-            Fraction(1, 10**9),
-            None,
-            Fraction(2, 7),
-            Fraction(5),
-            Fraction(0),
-            (Fraction(1, 9),),
-            (Fraction(2),),
-        ),
-    ):
+    losses = (Fraction(1, 3), Fraction(1, 10**9), None, Fraction(2, 7), Fraction(5), Fraction(0))
+    for sums in (Spent(), Spent(3, *losses, (Fraction(1, 9),), (Fraction(2),))):
         assert Spent.from_json(json.loads(json.dumps(sums.to_json()))) == sums
     assert Spent.from_json({**Spent().to_json(), "another": "1"}) is None  # another version's: folded anew
     for wrong in ({"epsilon": "-1"}, {"count": -1}, {"renyi": ["1"]}):

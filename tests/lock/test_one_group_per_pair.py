@@ -74,11 +74,9 @@ def texts(session: dpsql.Session, asked: str) -> list[str]:
     ],
 )  # fmt: skip
 def test_what_is_asked_is_proved(session: dpsql.Session, asked: str, groups: list[int] | None) -> None:
-    found = session.sql(
-        asked.replace("SELECT ", "SELECT WITH DP OPTIONS (max_rows_contributed = 9) ", 1)
-        if not asked.startswith("WITH")
-        else asked
-    )
+    if not asked.startswith("WITH"):
+        asked = asked.replace("SELECT ", "SELECT WITH DP OPTIONS (max_rows_contributed = 9) ", 1)
+    found = session.sql(asked)
     assert groups is None or sorted(round(row["n"]) for row in found.dicts()) == sorted(groups)
 
 

@@ -56,14 +56,8 @@ def texts_of(made: Neighbours, statement: str) -> Iterator[Text]:
         for claimed in list_claims(block.operator):
             text = inside.gate(session).exact(claimed.text, {**names, **columns_of(claimed)})
             try:
-                yield (
-                    spark_sql(
-                        fill_parameters(text, {"salt": SALT, "first": 0, "last": 8}), {**tables, **lent}
-                    ),
-                    claimed,
-                    known,
-                    paths,
-                )
+                filled = fill_parameters(text, {"salt": SALT, "first": 0, "last": 8})
+                yield spark_sql(filled, {**tables, **lent}), claimed, known, paths
             except BindError:
                 continue
 

@@ -325,16 +325,10 @@ class TestParts:
 
     def test_parts_are_one_table(self) -> None:
         kind = pa.decimal128(38, 0)
+        one, other = pa.array([Decimal(7), Decimal(-8)], kind), pa.array([Decimal(9)], kind)
         parts = [
-            pa.table(
-                {
-                    "k": [3, 1],
-                    "n": [50, 50],
-                    "s": pa.array([Decimal(7), Decimal(-8)], kind),
-                    "more": ["x", "y"],
-                }
-            ),
-            pa.table({"k": [2], "n": [60], "s": pa.array([Decimal(9)], kind), "more": ["z"]}),
+            pa.table({"k": [3, 1], "n": [50, 50], "s": one, "more": ["x", "y"]}),
+            pa.table({"k": [2], "n": [60], "s": other, "more": ["z"]}),
         ]
         table = self.released(parts)
         assert table.select(["k", "n", "s"]).to_pylist() == [

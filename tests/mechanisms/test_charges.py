@@ -110,34 +110,20 @@ TEST = OptimalTest(Fraction(1, 10), DELTA)  # knows distances of some two hundre
 
 def _items(rows: int) -> list[StableItem]:
     group = VALUES.replace("i % 3 / 100", "i % 2 * 0")
-    noise = LaplaceNoise(EPSILON, 100 * rows)
+    noise, half, quarter = LaplaceNoise(EPSILON, 100 * rows), Fraction(1, 2), Fraction(1, 4)
+    wide, smooth = LaplaceNoise(EPSILON, 400 * rows), LaplaceNoise(EPSILON, 1024)
+    some, far = group.replace("i < 200", "i < 150"), Fraction(4_000_000 * rows)
     return [
         ptr_statistics.Quantile("a", group, Fraction(1, 2), TEST, rows),
         ptr_statistics.Mode("a", group, TEST, rows),
         ptr_statistics.ArgMax("a", group, 2, TEST, rows),
         ptr_statistics.Iqr("a", VALUES, TEST, LaplaceNoise(EPSILON, ptr_statistics.iqr_sensitivity()), rows),
-        ptr_statistics.ProposedMedian("a", VALUES, Fraction(1, 2), 100 * rows, TEST, noise, rows),
-        ptr_statistics.ProposedQuantile(
-            "a", VALUES, Fraction(1, 2), 100 * rows, TEST, noise, rows, Fraction(2, 5)
-        ),
-        ptr_statistics.ProposedIqr(
-            "a", VALUES, Fraction(1, 2), 400 * rows, TEST, LaplaceNoise(EPSILON, 400 * rows), rows
-        ),
-        ptr_statistics.ProposedMode(
-            "a", group.replace("i < 200", "i < 150"), Fraction(1, 2), 100 * rows, TEST, noise, rows
-        ),
-        trimmed.Trimmed("a", SMOOTH, ONE, 1, Fraction(1, 4), TEST, LaplaceNoise(EPSILON, 1024), rows),
-        trimmed.Trimmed(
-            "a",
-            SMOOTH,
-            ONE,
-            2,
-            Fraction(1, 4),
-            TEST,
-            LaplaceNoise(EPSILON, 1024),
-            rows,
-            Fraction(4_000_000 * rows),
-        ),
+        ptr_statistics.ProposedMedian("a", VALUES, half, 100 * rows, TEST, noise, rows),
+        ptr_statistics.ProposedQuantile("a", VALUES, half, 100 * rows, TEST, noise, rows, Fraction(2, 5)),
+        ptr_statistics.ProposedIqr("a", VALUES, half, 400 * rows, TEST, wide, rows),
+        ptr_statistics.ProposedMode("a", some, half, 100 * rows, TEST, noise, rows),
+        trimmed.Trimmed("a", SMOOTH, ONE, 1, quarter, TEST, smooth, rows),
+        trimmed.Trimmed("a", SMOOTH, ONE, 2, quarter, TEST, smooth, rows, far),
     ]
 
 

@@ -78,14 +78,7 @@ def test_price() -> None:
 
 
 def test_exponents() -> None:
-    for value in (
-        Fraction(1, 10**9),
-        Fraction(1, 3),
-        Fraction(1),
-        Fraction(3, 2),
-        Fraction(90),
-        Fraction(2**70),
-    ):
+    for value in map(Fraction, ("1/1000000000", "1/3", "1", "3/2", "90", 2**70)):
         for close in (value, value * (1 + Fraction(1, 10**6)), value * (1 - Fraction(1, 10**6))):
             j = find_exponent(close)
             assert Fraction(2) ** (j - 1) < close <= Fraction(2) ** j

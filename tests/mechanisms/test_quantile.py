@@ -139,17 +139,8 @@ def test_loss_of_rows_in_all_over_tiny_tables(rank: WantedRank) -> None:
 
 
 def test_rate_shares_epsilon_among_quantiles_and_groups() -> None:
-    part = Quantiles(
-        "q",
-        (),
-        ("a", "b"),
-        (WantedRank(Fraction(1, 4)), WantedRank.least()),
-        0,
-        9,
-        Fraction(1),
-        rows=3,
-        groups=5,
-    )
+    ranks = (WantedRank(Fraction(1, 4)), WantedRank.least())
+    part = Quantiles("q", (), ("a", "b"), ranks, 0, 9, Fraction(1), rows=3, groups=5)
     assert part.part_of(0) == part.part_of(1) == Fraction(1, 10)
     assert part.rate(part.ranks[0]) == Fraction(1, 10) / (2 * 3 * 3)
     assert part.rate(part.ranks[1]) == Fraction(1, 10) / (2 * 2 * 3)
@@ -301,11 +292,8 @@ def test_odd_histograms() -> None:
     missing = pa.table({"value": pa.array([None], pa.int64()), "count": pa.array([0])})
     part = Quantiles("q", (), ("m",), (WantedRank(Fraction(1, 2)),), 7, 9, Fraction(10**6), whole=True)
     for table in (nothing, missing):
-        assert part.alone().release(lambda sql, t=table: t, Entropy()).table.column("m")[0].as_py() in (
-            7,
-            8,
-            9,
-        )
+        answer = part.alone().release(lambda sql, t=table: t, Entropy()).table
+        assert answer.column("m")[0].as_py() in (7, 8, 9)
     messy = pa.table({"value": [100, -5, 8, 8, 100], "count": [1, 2, 4, 3, 1]})
     assert part.alone().release(lambda sql: messy, Entropy()).table.to_pydict() == {"m": [8]}
 

@@ -46,18 +46,8 @@ def session() -> Iterator[dpsql.Session]:
         who = pick(["NULL", *(f"'{'somebody ' * 4}{i}'" for i in range(150))])
         ward = pick(["NULL", "'A'", "'B'", "'it''s'", "'Z'"])
         note = pick(["NULL", "''", *(f"'a long note {i}'" for i in range(400))])
-        y = pick(
-            [
-                "NULL",
-                "'nan'",
-                "'-nan'",
-                "'inf'",
-                "'-inf'",
-                "'0.0'",
-                "'-0.0'",
-                *(f"'{i / 7}'" for i in range(50)),
-            ]
-        )
+        numbers = ("nan", "-nan", "inf", "-inf", "0.0", "-0.0", *(i / 7 for i in range(50)))
+        y = pick(["NULL", *(f"'{number}'" for number in numbers)])
         day = pick(["NULL", "'infinity'", *(f"'2024-01-{i:02}'" for i in range(1, 30))])
         span = pick(["NULL", "'1 month'", "'30 days'", "'720 hours'", "'1 year'"])
         many = pick(["NULL", "[]", "[NULL]", "['0.0']", "['-0.0']", "['nan', '1']"])

@@ -227,11 +227,8 @@ def test_the_log_says_when_who_what_and_at_what_cost(cell: Cell) -> None:
     with pytest.raises(dpsql.PrivacyError):
         cell("%dpsql SELECT * FROM visits")
     paid, refused = cell("%dpsql log").dicts()
-    assert (paid["text"], paid["charge"], paid["outcome"]) == (
-        "SELECT COUNT(*) AS n FROM visits",
-        "ε=0.1",
-        "released",
-    )
+    assert paid["text"] == "SELECT COUNT(*) AS n FROM visits"
+    assert (paid["charge"], paid["outcome"]) == ("ε=0.1", "released")
     assert paid["analyst"]
     assert paid["when"] <= refused["when"]
     assert (refused["charge"], refused["outcome"]) == ("0", "refused")

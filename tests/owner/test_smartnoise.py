@@ -102,17 +102,8 @@ def test_other_shapes_of_the_same() -> None:
     )
     assert two.policy.tables["t"].privacy_unit == "a"
     assert two.policy.tables["t"].columns["b"].bounds == (1, 5)
-    data = {
-        "": {
-            "s": {
-                "t": {
-                    "max_ids": 1,
-                    "row_privacy": False,
-                    "u": {"name": "u", "type": "int", "private_id": True},
-                }
-            }
-        }
-    }
+    unit = {"name": "u", "type": "int", "private_id": True}
+    data = {"": {"s": {"t": {"max_ids": 1, "row_privacy": False, "u": unit}}}}
     assert import_smartnoise(json.dumps(data), Fraction(1)).policy.tables["t"].privacy_unit == "u"
     table = "    t:\n      row_privacy: true\n      a: {type: int}\n"
     same = f"db:\n  x:\n{table}  y:\n{table}"
@@ -165,10 +156,8 @@ def test_the_command_makes_a_policy_that_answers(
     pq.write_table(pa.table(rows), tmp_path / "v.parquet")
     pq.write_table(pa.table({"Battery-Level": [50.0] * 100}), tmp_path / "d.parquet")
     sources = ["--source", "visits=v.parquet", "--source", "Devices=d.parquet"]
-    assert (
-        cli.main(["policy", "import", "meta.yaml", "--epsilon", "1000000", *sources, "-o", "policy.toml"])
-        == 0
-    )
+    command = ["policy", "import", "meta.yaml", "--epsilon", "1000000", *sources, "-o", "policy.toml"]
+    assert cli.main(command) == 0
     assert "dpsql policy check" in capsys.readouterr().out
     with dpsql.connect(policy="policy.toml") as session:
         count, mean = session.sql(

@@ -50,11 +50,8 @@ def test_defaults_and_what_is_said() -> None:
     assert ServerRules().answer_times == tuple(map(Fraction, ("1/4", "1/2", "1", "2", "4")))
     said = Policy.loads(BASE + SERVER)
     assert said.server.answer_times == (Fraction(1, 10), 1, Fraction(5, 2))
-    assert (said.server.time_zone, said.server.keep_text_days, said.server.max_seconds) == (
-        "Europe/Amsterdam",
-        30,
-        60,
-    )
+    assert said.server.time_zone == "Europe/Amsterdam"
+    assert (said.server.keep_text_days, said.server.max_seconds) == (30, 60)
     assert Policy.loads(said.dumps()) == said
     assert Policy.loads(BASE + "[server]\nanswer_times = []\n").server.answer_times == ()
 

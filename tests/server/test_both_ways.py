@@ -89,6 +89,9 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, An
         yield here, there
 
 
+SHOWN = ("intervals", "loss", "event", "statement_id", "notes", "cost_line", "confidence")
+
+
 def tell(session: Any, text: str) -> Any:
     """Return what a statement gives, as plain values; what tells the time of day is left out."""
     try:
@@ -101,13 +104,7 @@ def tell(session: Any, text: str) -> Any:
                 r.columns,
                 [str(t) for t in r.table.schema.types],
                 r.fetchall(),
-                r.intervals,
-                r.loss,
-                r.event,
-                r.statement_id,
-                r.notes,
-                r.cost_line,
-                r.confidence,
+                *(getattr(r, name) for name in SHOWN),
             )
             for r in results
         ]

@@ -114,12 +114,9 @@ def test_fewer_rows_of_a_unit_are_as_much_better_as_it_says(session: Session) ->
     assert "Up to 4 rows of one privacy unit count" in part(session.why(), "What would be")
     session.sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward")
     assert "One privacy unit counts for up to" in part(session.why(), "What would be")
-    plain, capped = (
-        session.explain(
-            f"SELECT WITH DP OPTIONS (epsilon = 1{more}) COUNT(*) AS n FROM visits"
-        ).expected_error["n"]
-        for more in ("", ", max_rows_contributed = 1")
-    )
+    text = "SELECT WITH DP OPTIONS (epsilon = 1{}) COUNT(*) AS n FROM visits"
+    told = (session.explain(text.format(more)) for more in ("", ", max_rows_contributed = 1"))
+    plain, capped = (explanation.expected_error["n"] for explanation in told)
     assert plain > 3 * capped
     session.sql("SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = 1) COUNT(*) AS n FROM visits")
     assert "Up to" not in part(session.why(), "What would be")

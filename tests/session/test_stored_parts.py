@@ -360,10 +360,6 @@ def test_a_draw_reads_its_own_periods_alone(morning: Open, tmp_path: Path, text:
         (block,) = narrow.blocks
         assert block.periods == days
         reader = inside.reader(session)
-        found.append(
-            [
-                sorted(map(repr, reader(sql.replace("$salt", "7")).to_pylist()))
-                for sql in block.operator.checked
-            ]
-        )
+        tables = (reader(sql.replace("$salt", "7")) for sql in block.operator.checked)
+        found.append([sorted(map(repr, table.to_pylist())) for table in tables])
     assert found[0] == found[1]

@@ -288,39 +288,14 @@ def sources(draw: Draw, depth: int) -> str:
 
 # -- statements -------------------------------------------------------------------------------------------------
 
-_NUMBERS = [
-    "x",
-    "n",
-    "x * 2 - 1",
-    "LEAST(x, n)",
-    "COALESCE(n, 3)",
-    "ABS(x)",
-    "CASE WHEN f THEN n ELSE 2 END",
-    "n % 4",
-    "f::INTEGER",
-    "SQRT(n)",
-    "LN(n + 1)",
-    "POWER(x, 2)",
-]
+_CASE = "CASE WHEN f THEN n ELSE 2 END"
+_NUMBERS = ["x", "n", "x * 2 - 1", "LEAST(x, n)", "COALESCE(n, 3)", "ABS(x)", _CASE, "n % 4", "f::INTEGER"]
+_NUMBERS += ["SQRT(n)", "LN(n + 1)", "POWER(x, 2)"]
 _CONDITIONS = ["f", "x > 1", "n IS NULL OR k = 'a'", "NOT f AND n = 1", "x <> x"]
 LIMITS = [(0, 4), (-3, 2), (2, 3), (-5, -1), (0, 0)]
-_KEYS = [
-    "",
-    "",
-    "k",
-    "f",
-    "n",
-    "k, f",
-    "n % 2",
-    "x",
-    "FLOOR(x)",
-    "WIDTH_BUCKET(x, -2, 5, 3)",
-    "k = 'a'",
-    "CASE WHEN n > 3 THEN 'x' ELSE 'y' END",
-    "ROLLUP (k, f)",
-    "CUBE (f, n % 2)",
-    "GROUPING SETS ((k), (f, k), ())",
-]
+_KEYS = ["", "", "k", "f", "n", "k, f", "n % 2", "x", "FLOOR(x)", "WIDTH_BUCKET(x, -2, 5, 3)", "k = 'a'"]
+_KEYS += ["CASE WHEN n > 3 THEN 'x' ELSE 'y' END"]
+_KEYS += ["ROLLUP (k, f)", "CUBE (f, n % 2)", "GROUPING SETS ((k), (f, k), ())"]
 _OPTIONS = [
     "max_groups_contributed = 1", "max_groups_contributed = 2", "max_rows_contributed = 3", "", "max_rows_contributed = AUTO",
     "max_groups_contributed = AUTO", "max_rows_contributed = AUTO, max_groups_contributed = AUTO",

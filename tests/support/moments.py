@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 import duckdb
 import pyarrow as pa
@@ -19,6 +20,33 @@ Row = tuple[int, Value, Value]
 Answers = dict[str, dict[int, float | None]]
 """Aggregates by name and group."""
 DOUBLES = (DOUBLE, DOUBLE)
+
+
+def list_odd_groups(far: float) -> list[Row]:
+    """Return groups without rows, without spread, of one row, of values that do not count, and of pairs on one line."""
+    nan, inf = math.nan, math.inf
+    groups: list[list[tuple[Value, Value]]] = [
+        [(None, None)], [(1.5, 2.5)], [(1.5, 2.5), (1.5, 3.5)], [(1.5, 2.5), (3.5, 2.5)], [(0.1, 0.3)] * 3,
+        [(nan, 1.0), (inf, 2.0), (-inf, 3.0)], [(far, 1.0), (1.25, inf), (2.5, 3.0), (4.0, 9.0)],
+        [(1.0, None), (2.0, 3.0), (None, 7.0)], [(1.0, 1.0), (2.0, 2.0), (3.0, 3.0)], [(1.0, -1.0), (2.0, -2.0)],
+        [(0.0, 0.0), (-0.0, 1.0), (0.0, -1.0)],
+    ]  # fmt: skip
+    return [(g, y, x) for g, group in enumerate(groups) for y, x in group]
+
+
+def assert_same(mine: Answers, theirs: Answers, near: Mapping[str, float], least: float) -> None:
+    """Compare to ``least`` of the value, or to what ``near`` says of the aggregate: sums of products may cancel.
+
+    Groups of which no row counts may be there or not: nobody asks for them.
+    """
+    for name, groups in theirs.items():
+        off = near.get(name, least)
+        for group, value in groups.items():
+            told = mine[name].get(group)
+            if value is None or told is None:
+                assert value is told, (name, group, told, value)
+            elif not (math.isnan(value) and math.isnan(told)):
+                assert math.isclose(told, value, rel_tol=least, abs_tol=off), (name, group, told, value)
 
 
 def axes_of(name: str) -> str:

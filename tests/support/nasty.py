@@ -104,13 +104,8 @@ def fill(con: duckdb.DuckDBPyConnection) -> None:
     for i in range(ROWS):
         cells = [str(i)]
         for kind, values in COLUMNS.values():
-            value = (
-                "NULL"
-                if i == 0
-                else values[i % len(values)]
-                if i <= longest
-                else chance.choice([*values, "NULL"])
-            )
+            value = values[i % len(values)] if i <= longest else chance.choice([*values, "NULL"])
+            value = value if i > 0 else "NULL"
             cells.append(f"CAST({value} AS {kind})")
         con.execute(f"INSERT INTO t SELECT {', '.join(cells)}")
         con.execute(f"CREATE TABLE t{i} AS SELECT * FROM t WHERE id = {i}")

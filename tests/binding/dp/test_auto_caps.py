@@ -71,11 +71,9 @@ def test_at_a_huge_epsilon_nothing_is_lost(
         asked.format(f"WITH DP OPTIONS ({SURE}, delta = 1e-6, noise = LAPLACE, {caps})")
     ).fetchall()
     where = " WHERE k <> 'other'" if "t GROUP BY" in asked and "BY p" not in asked else ""
-    base = (
-        asked.format("").replace(" FROM t", f" FROM (FROM t{where}) AS t")
-        if "JOIN" not in asked
-        else asked.format("")
-    )
+    base = asked.format("")
+    if "JOIN" not in asked:
+        base = base.replace(" FROM t", f" FROM (FROM t{where}) AS t")
     theirs = con.sql(plain(base)).fetchall()
     assert len(ours) == len(theirs)
     by_key = str if "ROLLUP" in asked else repr

@@ -98,11 +98,9 @@ def by_hand(rows: Sequence[Row], grouped: bool, budget: int | None) -> dict[str,
         own = [(k, x) for u, k, x in rows if u == unit and (not grouped or k in (1, 2, 3, 4))]
         sizes = Counter(k if grouped else 0 for k, _ in own)
         most = budget if budget is not None else 2 * groups
-        beyond = (
-            max(sum(sizes.values()) - budget, 0)
-            if budget is not None
-            else sum(max(n - 2, 0) for n in sizes.values())
-        )
+        beyond = sum(max(n - 2, 0) for n in sizes.values())
+        if budget is not None:
+            beyond = max(sum(sizes.values()) - budget, 0)
         totals["rows"] += min(beyond, most)
         totals["groups"] += min(max(len(sizes) - 2, 0), 2)
         totals["shared"] += min(max(sum(min(n, 2) for n in sizes.values()) - 4, 0), 4)

@@ -55,12 +55,5 @@ def test_one_for_each_group(session: dpsql.Session) -> None:
     assert len(answer.intervals["last"]) == 3
     assert all(high == datetime.date(2024, 12, 31) for _, high in answer.intervals["last"])  # type: ignore[misc]
     assert len(make_result_sheet(answer).columns) == 5
-    assert answer.arrow(intervals=True).column_names == [
-        "w",
-        "last",
-        "last_low",
-        "last_high",
-        "n",
-        "n_low",
-        "n_high",
-    ]
+    names = answer.arrow(intervals=True).column_names
+    assert names == ["w", "last", "last_low", "last_high", "n", "n_low", "n_high"]

@@ -45,21 +45,8 @@ def place(v: float, grid: GeometricGrid = GRID) -> int:
 
 def test_every_double_has_its_place() -> None:
     rng = np.random.default_rng(5)
-    sizes = [
-        0.0,
-        1.0,
-        3.0,
-        1023.0,
-        1025.0,
-        0.1,
-        2.0**-30,
-        2.0**-31,
-        1e300,
-        5e-324,
-        2.0**63,
-        2.0**64,
-        1.7976931348623157e308,
-    ]
+    sizes = [0.0, 1.0, 3.0, 1023.0, 1025.0, 0.1, 1e300, 5e-324, 1.7976931348623157e308]
+    sizes += [2.0**exponent for exponent in (-30, -31, 63, 64)]
     sizes += [float(v) for v in np.exp(rng.uniform(-30, 60, 3000))]
     values = np.array([s * sign for s in sizes for sign in (1, -1)])
     sql = f"SELECT {GRID.write_step('v')} FROM (SELECT unnest($1) AS v)"

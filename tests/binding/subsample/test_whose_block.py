@@ -58,21 +58,11 @@ def results(
 def _joined(cut: int) -> list[Any]:
     """One block of 5,000 rows, whose table is in two pieces."""
     n = 5000
-    table = pa.table(
-        {
-            "block": pa.array([0] * n, pa.uint8()),
-            "x": pa.array([i % 7 for i in range(n)]),
-            "y": pa.array(np.sin(np.arange(n))),
-        }
-    )
+    block, x = pa.array([0] * n, pa.uint8()), pa.array([i % 7 for i in range(n)])
+    table = pa.table({"block": block, "x": x, "y": pa.array(np.sin(np.arange(n)))})
     pieces = pa.concat_tables([table.slice(0, cut), table.slice(cut)])
-    few = pa.table(
-        {
-            "block": pa.array([0] * 21, pa.uint8()),
-            "x": pa.array([i % 7 for i in range(21)]),
-            "z": pa.array([float(i) for i in range(21)]),
-        }
-    )
+    block, x = pa.array([0] * 21, pa.uint8()), pa.array([i % 7 for i in range(21)])
+    few = pa.table({"block": block, "x": x, "z": pa.array([float(i) for i in range(21)])})
     rows = (
         BlockRows("t", "SELECT t", (("x", "BIGINT"), ("y", "DOUBLE"))),
         BlockRows("w", "SELECT w", (("x", "BIGINT"), ("z", "DOUBLE"))),

@@ -78,11 +78,8 @@ def policy() -> str:
             f"[tables.{table}.columns]",
         ]
         for kind, item in KINDS.items():
-            told = (
-                (item.bounds and f"bounds = {item.bounds}")
-                if table == "t"
-                else (item.values and f"values = {item.values}")
-            )
+            word, own = ("bounds", item.bounds) if table == "t" else ("values", item.values)
+            told = own and f"{word} = {own}"
             if told:
                 text.append(f"{NAMES[kind]} = {{ {told} }}")
     for kind, name in NAMES.items():  # a table whose privacy unit is of the type
@@ -409,11 +406,8 @@ def test_moments_at_the_far_ends_move_no_more_than_is_declared() -> None:
         "SUM(year(d))",
     ]
     with dpsql.connect(con, policy=dpsql.Policy.loads(policy_text)) as session:
-        operator = (
-            inside.bind(session, f"SELECT WITH DP OPTIONS (epsilon = 1) {', '.join(calls)} FROM t")
-            .blocks[0]
-            .operator
-        )
+        text = f"SELECT WITH DP OPTIONS (epsilon = 1) {', '.join(calls)} FROM t"
+        operator = inside.bind(session, text).blocks[0].operator
         assert isinstance(operator, Aggregation)
         before = read(con, operator)
         for unit in (1, 2):

@@ -92,11 +92,9 @@ def test_a_smaller_bound_would_be_caught(answer: Answer, bins: ScaleBins) -> Non
 
     def inner(table: Table) -> Fraction | float:
         values = kept(table, TRIMS[0])
-        return (
-            (values[-1] - values[0]) ** bins.power / (len(values) - 1)
-            if len(values) >= bins.fewest
-            else math.inf
-        )
+        if len(values) < bins.fewest:
+            return math.inf
+        return (values[-1] - values[0]) ** bins.power / (len(values) - 1)
 
     assert any(
         moved > inner(table) for table, moved in _moves(answer, TRIMS[0], "add_remove", (0, 1, 4, 9), 9)

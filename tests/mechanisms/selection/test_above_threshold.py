@@ -214,13 +214,8 @@ def test_the_centre_makes_ties_even() -> None:
 def relation(scores: list[int | None], **columns: list[object]) -> pa.Table:
     table = {"k": pa.array([f"c{i}" for i in range(len(scores))], pa.string())}
     table |= {name: pa.array(values) for name, values in columns.items()}
-    return pa.table(
-        {
-            **table,
-            "dpsql_ord": pa.array(range(len(scores)), pa.int64()),
-            CANDIDATE_SCORE: pa.array(scores, pa.int64()),
-        }
-    )
+    order, made = pa.array(range(len(scores)), pa.int64()), pa.array(scores, pa.int64())
+    return pa.table({**table, "dpsql_ord": order, CANDIDATE_SCORE: made})
 
 
 def operator(noise: ThresholdNoise, threshold: int | None = 0, **more: object) -> AboveThreshold:
@@ -303,13 +298,8 @@ def test_a_stream_of_one_is_true_or_false() -> None:
 
 
 def test_scores_beyond_64_bits() -> None:
-    wide = pa.table(
-        {
-            "k": ["a", "b"],
-            "dpsql_ord": [0, 1],
-            CANDIDATE_SCORE: pa.array([-(10**30), 10**30], pa.decimal128(38, 0)),
-        }
-    )
+    far = pa.array([-(10**30), 10**30], pa.decimal128(38, 0))
+    wide = pa.table({"k": ["a", "b"], "dpsql_ord": [0, 1], CANDIDATE_SCORE: far})
     assert operator(SHARP).release(lambda sql: wide, Entropy()).table.column("k").to_pylist() == ["b"]
 
 
@@ -317,12 +307,8 @@ def drawn(
     op: AboveThreshold, table: pa.Table, n: int, label: str, labels: dict[tuple[str, ...], int]
 ) -> np.ndarray:
     entropy = fixed(label)
-    return np.array(
-        [
-            labels[tuple(op.release(lambda sql: table, entropy).table.column("k").to_pylist())]
-            for _ in range(n)
-        ]
-    )
+    found = (op.release(lambda sql: table, entropy).table.column("k") for _ in range(n))
+    return np.array([labels[tuple(column.to_pylist())] for column in found])
 
 
 SAMPLED = [
@@ -457,14 +443,8 @@ def test_scores_at_the_ends_of_64_bits_are_compared_as_numbers(threshold: int, c
     if column and threshold > 1 << 62:
         pytest.skip("a column of thresholds holds 64 bits")
     scores = [-(1 << 63), -9 * 10**18, -5 * 10**18, 5 * 10**18, (1 << 63) - 1]
-    table = pa.table(
-        {
-            "v": range(5),
-            "dpsql_ord": range(5),
-            CANDIDATE_SCORE: scores,
-            CANDIDATE_THRESHOLD: [min(threshold, 1 << 62)] * 5,
-        }
-    )
+    given = {CANDIDATE_SCORE: scores, CANDIDATE_THRESHOLD: [min(threshold, 1 << 62)] * 5}
+    table = pa.table({"v": range(5), "dpsql_ord": range(5), **given})
     noise = ThresholdNoise(4 * 10**15, Fraction(1), Fraction(1), 5, True)
     operator = AboveThreshold(("q",), ("v",), None if column else threshold, noise)
     found = operator.release(lambda text, lent=None: table, Entropy()).table.column("v").to_pylist()

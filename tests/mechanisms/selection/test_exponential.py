@@ -217,12 +217,7 @@ def test_close_calls_are_decided_by_more_bits() -> None:
 
     with mpmath.workprec(400):
         digits = int(mpmath.floor(mpmath.exp(-1) * mpmath.mpf(2) ** 208))
-    first, second, third, last = (
-        digits >> 192,
-        digits >> 128 & (2**64 - 1),
-        digits >> 64 & (2**64 - 1),
-        digits & (2**64 - 1),
-    )
+    first, second, third, last = (digits >> shift & (2**64 - 1) for shift in (192, 128, 64, 0))
     assert abs(Fraction(first, 65536) - p) < Fraction(1, 65536)
     block = 1 << 13  # an entropy block is read whole: the lanes come first, then the words for the close call
 
@@ -320,13 +315,9 @@ def test_unequal_candidates_are_told_apart() -> None:
 
 
 def relation(scores: list[int | None], names: list[str | None] | None = None) -> pa.Table:
-    return pa.table(
-        {
-            "k": pa.array(names or [f"c{i}" for i in range(len(scores))], pa.string()),
-            "dpsql_ord": pa.array(range(len(scores)), pa.int64()),
-            CANDIDATE_SCORE: pa.array(scores, pa.int64()),
-        }
-    )
+    keys = pa.array(names or [f"c{i}" for i in range(len(scores))], pa.string())
+    order, made = pa.array(range(len(scores)), pa.int64()), pa.array(scores, pa.int64())
+    return pa.table({"k": keys, "dpsql_ord": order, CANDIDATE_SCORE: made})
 
 
 METHODS = tuple(CHOICE_METHODS)

@@ -30,15 +30,9 @@ COUNTS = (8, 10, 100)
 def dealt(expression: str, units: str, salts: tuple[int, int]) -> np.ndarray:
     """The blocks of every unit under two salts."""
     one, two = (expression.replace(SALT, str(salt)) for salt in salts)
-    return np.column_stack(
-        list(
-            duckdb.sql(
-                f"SELECT {one} AS a, {two} AS b FROM (SELECT {units} AS u FROM range({UNITS}) r(i)) AS t"
-            )
-            .fetchnumpy()
-            .values()
-        )
-    )
+    source = f"(SELECT {units} AS u FROM range({UNITS}) r(i)) AS t"
+    found = duckdb.sql(f"SELECT {one} AS a, {two} AS b FROM {source}").fetchnumpy()
+    return np.column_stack(list(found.values()))
 
 
 def salts(label: str) -> tuple[int, int]:

@@ -384,9 +384,8 @@ def test_no_result_of_one_block_stops_the_others() -> None:
             raise RuntimeError("CANARY")
 
     grid = ResultRange(Fraction(0), Fraction(10), 10)
-    assert [grid.place(v) for v in ("1/0", "3", "1e999999999", Foul(), None, math.nan, -math.inf, [])] == [
-        5
-    ] * 8
+    foul = ("1/0", "3", "1e999999999", Foul(), None, math.nan, -math.inf, [])
+    assert [grid.place(v) for v in foul] == [5] * 8
     # the control
     assert [grid.place(v) for v in (3, 3.2, Fraction(7, 2), 10**400, -(10**400))] == [3, 3, 4, 10, 0]
 

@@ -495,13 +495,8 @@ def test_sqlalchemy_inspects_and_reads(engine: Any, here: Any) -> None:
     seen = sqlalchemy.inspect(engine)
     assert sorted(seen.get_table_names()) == ["visits", "wards"]
     assert seen.get_schema_names() == ["information_schema", "public"]
-    assert [column["name"] for column in seen.get_columns("visits")] == [
-        "patient",
-        "ward",
-        "cost",
-        "day",
-        "city",
-    ]
+    names = [column["name"] for column in seen.get_columns("visits")]
+    assert names == ["patient", "ward", "cost", "day", "city"]
     assert isinstance(seen.get_columns("visits")[2]["type"], sqlalchemy.Double)
     assert not seen.get_pk_constraint("visits")["constrained_columns"]
     assert not seen.get_foreign_keys("visits")
