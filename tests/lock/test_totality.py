@@ -17,6 +17,7 @@ from dpsql.errors import Error
 from dpsql.language.dialect import to_sql
 from dpsql.lock.totality import prove_total
 from dpsql.lock.tree import AGGREGATES, Unproved
+from tests.support.fixtures import session_fixture
 from tests.support.nasty import EXPRESSIONS, bound, fill
 from tests.support.totality import prove
 
@@ -337,17 +338,11 @@ t = { privacy_unit = "u", max_rows = 5 }
 SPREAD = "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (0, 9), blocks = 20) VAR_POP(x) FROM t"
 
 
-@pytest.fixture
-def session() -> Iterator[dpsql.Session]:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE t AS SELECT range % 40 AS u, range::INTEGER AS a, range / 7 AS x FROM range(100)"
-        )
-        con.execute(
-            "ALTER TABLE t ADD COLUMN day DATE; ALTER TABLE t ADD COLUMN b BIGINT; ALTER TABLE t ADD COLUMN h HUGEINT"
-        )
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as made:
-            yield made
+TABLES = """
+CREATE TABLE t AS SELECT range % 40 AS u, range::INTEGER AS a, range / 7 AS x FROM range(100);
+ALTER TABLE t ADD COLUMN day DATE; ALTER TABLE t ADD COLUMN b BIGINT; ALTER TABLE t ADD COLUMN h HUGEINT;
+"""
+session = session_fixture(POLICY, TABLES, scope="function")
 
 
 def unchanged(node: Any) -> Any:
