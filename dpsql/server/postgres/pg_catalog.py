@@ -263,36 +263,26 @@ def _add_types(rows: _Rows) -> None:
     columns = (
         "oid typname typlen typcategory typarray typelem dpsql_spoken typinput typoutput typreceive typsend"
     )
+    columns += " typnamespace typowner typtype typdelim typisdefined"
     common, lists = (_OURS, _OWNER_OID, "b", ",", True), _name_functions("array_")
+    named = [*lists]
     for kind, name in types.NAMES.items():
         category = "N" if kind in numbers else "D" if kind in times else "B" if kind == types.BOOL else "S"
         found, array = types.PgType(kind), types.ARRAYS.get(kind, 0)
-        called = f"{name}_" if kind in times or kind in _UNDERSCORED else name
-        made = [
-            (
-                kind,
-                name,
-                found.name_field("").size,
-                category,
-                array,
-                0,
-                found.spoken,
-                *_name_functions(called),
-            )
-        ]
+        size, parted = found.name_field("").size, kind in times or kind in _UNDERSCORED
+        functions = _name_functions(f"{name}_" if parted else name)
+        rows.add(
+            "pg_type", columns, (kind, name, size, category, array, 0, found.spoken, *functions, *common)
+        )
         if array:
-            made.append((array, f"_{name}", -1, "A", 0, kind, f"{found.spoken}[]", *lists))
-        functions = (*_name_functions(called), *lists) if kind == types.TEXT else _name_functions(called)
-        rows.add(*_FUNCTIONS, *((make_oid(function), function, _OURS) for function in functions))
-        shared = f"{columns} typnamespace typowner typtype typdelim typisdefined"
-        rows.add("pg_type", shared, *((*one, *common) for one in made))
+            listed = (array, f"_{name}", -1, "A", 0, kind, f"{found.spoken}[]", *lists, *common)
+            rows.add("pg_type", columns, listed)
+        named += functions
+    rows.add("pg_proc", "oid proname pronamespace", *((make_oid(name), name, _OURS) for name in named))
 
 
 _UNDERSCORED = (types.NUMERIC, types.INTERVAL, types.UUID, types.JSON)
 """Types whose functions have an underscore in their names, besides those of times."""
-
-
-_FUNCTIONS = ("pg_proc", "oid proname pronamespace")
 
 
 def _name_functions(prefix: str) -> tuple[str, ...]:
