@@ -722,7 +722,7 @@ SELECT COUNT(*) FROM trips a JOIN trips b ON a.origin = b.target
 -- hint: write AVG(points), or group by it and count the rows.
 SELECT PERCENT_RANK() OVER (ORDER BY points) FROM marks
 
--- refused: STRING_AGG has no noisy form.
+-- refused: LISTAGG has no noisy form.
 -- hint: write SELECT origin, COUNT(*) FROM trips GROUP BY origin: it counts how often each value occurs.
 SELECT bike, LISTAGG(origin, ',') FROM trips GROUP BY bike
 
