@@ -357,11 +357,12 @@ class _Prover:
                 (Ref(of, "t") as place,),
                 Call("sum", (Ref() as added,), False, at),
                 Call("sum", (other,), False, Call("not", (above,))),
-            ) if of == mine and set(sides) == {place, Ref(bins, "t")} and query.where is None:
-                public, edge = self.leaves[mine], Ref(bins, "edge")
+            ) if of == mine and query.where is None:
+                public, edge, met = self.leaves[mine], Ref(bins, "edge"), Ref(bins, "t")
                 once = any(unique <= {self._symbol(place)} for unique in public.unique)
                 keyed = public.kind == Kind.PUBLIC and once and _item(query, "t") == place
-                if keyed and added == other and at == above == edge and added.table == bins:
+                joined = sides in ((place, met), (met, place))
+                if keyed and joined and added == other and at == above == edge and added.table == bins:
                     return path, added.name
         refuse(_UNBOUNDED)
 

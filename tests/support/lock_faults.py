@@ -71,6 +71,7 @@ FAULTS = {
     "bins a thousand times": (ABOVE, r"SUM\(t0_x\.v\) AS s", "1000 * SUM(t0_x.v) AS s"),
     "groups a thousand times": (ABOVE, r"SUM\(1\) AS v", "1000 * SUM(1) AS v"),
     "one bin twice": (ABOVE, r"own \+ after", "own + own"),
+    "bins of other thresholds": (ABOVE, r"t0_b ON t0_b\.t = t0_t\.t", "t0_b ON t0_b.t * 2 = t0_t.t"),
     "bins of all ends": (ABOVE, r"FILTER \(WHERE NOT edge\)", "FILTER (WHERE TRUE)"),
     "bins where they are many": (ABOVE, r"FILTER \(WHERE edge\), 0\) AS own", "FILTER (WHERE s > 100), 0) AS own"),
     "bins beside many rows": (ABOVE, r"ON t0_x\.x >= t0_t\.t", "ON t0_x.x >= t0_t.t CROSS JOIN range(1000) AS m(i)"),
