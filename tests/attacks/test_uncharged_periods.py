@@ -174,7 +174,7 @@ WAYS = {
     "a report of what is cut": [f"SELECT WITH DP OPTIONS (report_cut = TRUE) COUNT(*) AS n FROM visits v WHERE {MARCH}"],
     "a choice among candidates": [f"WITH p(c) AS (VALUES (1.0), (50.5)) SELECT EXPMECH(COUNT(*) FILTER (WHERE x >= c)) OVER p AS n FROM visits v WHERE {MARCH}"],
     "a threshold": ["DECLARE t ABOVE_THRESHOLD 5 OPTIONS (epsilon = 1e6, max_hits = 3, periods = '2024-03')", "DECLARE t ABOVE_THRESHOLD 5 OPTIONS (epsilon = 1e6, max_hits = 3)", "SELECT WITH t COUNT(*) AS n FROM visits WHERE day < DATE '2024-02-01'"],
-    "rows of several periods": ["SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1e6, blocks = 2, bounds = (0, 100)) AVG(x) > 0 AS n FROM visits v JOIN labs l ON v.x = l.z WHERE v.day < DATE '2024-02-01' AND l.taken >= DATE '2024-12-01'"],
+    "rows of several periods": ["SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1e6, blocks = 2, bounds = (0, 100)) COALESCE(AVG(x), 1) > 0 AS n FROM visits v JOIN labs l ON v.x = l.z WHERE v.day < DATE '2024-02-01' AND l.taken >= DATE '2024-12-01'"],
     "a table without periods": [f"SELECT COUNT(*) AS n FROM visits v JOIN whole w ON v.pid = w.pid WHERE {MARCH}"],
     "a part of a stored period": [f"SELECT date_trunc('month', day) AS m, COUNT(*) AS n FROM visits v WHERE {MARCH} GROUP BY m", "SELECT date_trunc('month', day) AS m, COUNT(*) AS n FROM visits v WHERE v.day < DATE '2024-04-15' AND v.day >= DATE '2024-03-01' GROUP BY m"],
     "other words for a stored period": [f"SELECT day, COUNT(*) AS n FROM visits v WHERE {MARCH} GROUP BY day", "SELECT day, COUNT(*) AS n FROM visits v WHERE v.day >= DATE '2024-03-01' AND v.day < DATE '2024-04-01' AND (v.day < DATE '2024-03-15' OR v.x > 50) GROUP BY day"],
