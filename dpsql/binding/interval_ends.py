@@ -187,13 +187,17 @@ def _read(node: exp.Expr, known: Certain) -> EndPair | None:
 
 
 def read_literal(node: exp.Expr) -> float | None:
-    """Return the value of a literal number, in casts to types of numbers too; None for other nodes."""
+    """Return the value of a literal number, in casts that keep it too; None for other nodes."""
     node = node.unnest() if isinstance(node, exp.Paren) else node
     if isinstance(node, exp.Neg):
         inner = read_literal(node.this)
         return None if inner is None else -inner
     if isinstance(node, exp.Cast) and node.to.this in _FLOATS | _INTEGERS | {exp.DataType.Type.DECIMAL}:
-        return read_literal(node.this)
+        inner = read_literal(node.this)
+        digits = [int(part.name) for part in node.to.expressions] or [18, 3]
+        places = digits[-1] if len(digits) == 2 and node.to.this not in _INTEGERS else 0
+        kept = inner is None or node.to.this in _FLOATS or round(inner, places) == inner
+        return inner if kept else None
     if isinstance(node, exp.Literal) and not node.is_string:
         try:
             return float(node.this)

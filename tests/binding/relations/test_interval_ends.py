@@ -287,6 +287,7 @@ def test_a_histogram_has_an_interval_for_each_bin(session: dpsql.Session) -> Non
         ("SELECT SUM(n) AS v FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k)", "it is made of several rows, each with noise"),
         ("SELECT AVG(x) / COUNT(*) AS v FROM t", "it is made of several numbers, and not of noisy counts and sums alone"),
         ("SELECT COUNT(*) % 7 AS v FROM t", "intervals are not carried through this expression"),
+        ("SELECT CAST(0.5 AS INTEGER) * COUNT(*) AS v FROM t", "intervals are not carried through this expression"),
     ],
 )  # fmt: skip
 def test_a_number_without_an_interval_says_why(session: dpsql.Session, sql: str, why: str) -> None:
