@@ -185,6 +185,6 @@ def did_you_mean(name: str, known: Iterable[str], write: Callable[[str], str] = 
     if close:
         return f"did you mean {write(close)}?"
     if known:
-        shown = ", ".join(map(write, known[:8])) + (", ..." if len(known) > 8 else "")
-        return f"there is {shown}."
+        shown = ", ".join(map(write, known[:8]))
+        return f"there is {shown}{f' and {len(known) - 8} more' if len(known) > 8 else ''}."
     return None

@@ -231,7 +231,7 @@ class Mean(Output):
 
     @property
     def moments(self) -> tuple[Moment, ...]:
-        about = f"a total of the values less {float(self.centre):g} with"
+        about = f"a total of differences from {float(self.centre):g} with"
         return (
             Moment(about, self.total, self.steps * self.whole),
             Moment("divided by a count with", self.count, Fraction(self.whole)),
@@ -301,7 +301,7 @@ class Variance(Output):
 
     @property
     def moments(self) -> tuple[Moment, ...]:
-        about = f"a total of the values less {float(self.centre):g} with"
+        about = f"a total of differences from {float(self.centre):g} with"
         per_square = (self.square_steps or self.steps**2) * self.whole
         return (
             Moment("a sum of squares with", self.squares, per_square),
@@ -411,7 +411,7 @@ class Pair(Output):
     def moments(self) -> tuple[Moment, ...]:
         axes, whole = (self.y, self.x), self.whole
         totals = (
-            Moment(f"a total of the values less {float(a.centre):g} with", a.total, a.steps * whole)
+            Moment(f"a total of differences from {float(a.centre):g} with", a.total, a.steps * whole)
             for a in axes
         )
         squares = ((a.squares, a.steps**2 * whole) for a in axes)

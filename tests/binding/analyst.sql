@@ -1183,7 +1183,7 @@ SELECT COUNT(*) FROM visits WHERE COUNT(*) > 3
 SELECT SUM(SUM(cost)) FROM visits
 
 -- refused: there is no column wing here.
--- hint: there is visit, patient, ward, day, seen, cost, score, u8, ....
+-- hint: there is visit, patient, ward, day, seen, cost, score, u8 and 13 more.
 SELECT ward, COUNT(*) FROM visits GROUP BY wing
 
 -- refused: GROUP BY counts the columns from 1, and it has 2 columns.
@@ -1210,7 +1210,7 @@ SELECT COUNT(*), AVG(score) FROM (SELECT * EXCLUDE (cost) FROM visits)
 SELECT AVG(price) FROM (SELECT v.* RENAME (cost AS price) FROM visits v)
 
 -- refused: there is no column nosuch among these.
--- hint: there is visit, patient, ward, day, seen, cost, score, u8, ....
+-- hint: there is visit, patient, ward, day, seen, cost, score, u8 and 13 more.
 SELECT AVG(cost) FROM (SELECT * EXCLUDE (nosuch) FROM visits)
 
 -- refused: there is no table w in this FROM.

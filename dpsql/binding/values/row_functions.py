@@ -255,10 +255,10 @@ def bind_list(node: exp.Expr, bind: Bind) -> Typed:
     if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Comprehension):
         return bind(node.expressions[0])
     if not node.expressions:
-        whole = node.parent
-        other = whole.this if isinstance(whole, exp.EQ) and whole.expression is node else None
+        around = node.parent
+        other = around.this if isinstance(around, exp.EQ) and around.expression is node else None
         hint = "write its elements, as in [a, b]." if other is None else f"write len({to_sql(other)}) = 0."
-        raise bind_error(node, "an empty list has no type here.", hint, around=whole)
+        raise bind_error(node, "an empty list has no type here.", hint, around=around)
     typed = [hold(bind(item)) for item in node.expressions]
     met = meet(typed, "a list")
     if met.type.kind not in _ITEMS:
