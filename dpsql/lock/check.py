@@ -83,7 +83,8 @@ def _sums(relation: Relation, claim: base.SumsClaim, symbols: Symbols) -> None:
     named = frozenset(_column(relation, name).symbol for name in claim.keys)
     if not all(symbols.decided(symbol, by) for symbol in named):
         refuse("a group that depends on others' rows")
-    if not all(symbols.decided(symbol, named) for symbol in relation.key):
+    once = any(unique <= named for unique in relation.unique)
+    if not once and not all(symbols.decided(symbol, named) for symbol in relation.key):
         refuse("several groups under one key")
     if not claim.selected and not relation.fixed and (claim.keys or relation.key):
         refuse("which groups there are is private" if claim.keys else "more groups than are known")

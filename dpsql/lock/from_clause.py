@@ -206,7 +206,8 @@ class Joins:
         single = cells.single and any(unique <= key.keys() for unique in mine.unique)
         public = frozenset(value.symbol for value in mine.columns.values())
         single = single or (not key and mine.count == 1)
-        return replace(made, key=key, single=single, open=public, fixed=True, count=mine.count)
+        unique = mine.unique if single else made.unique
+        return replace(made, key=key, single=single, open=public, fixed=True, count=mine.count, unique=unique)
 
     def _whole(self, left: Relation, right: Relation) -> bool:
         """Return whether all conditions are equalities of units, so that all rows of a unit have matches or none has."""

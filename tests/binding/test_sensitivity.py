@@ -550,7 +550,7 @@ def test_the_check_notices_rows_that_are_not_cut(
     with monkeypatch.context() as patch:
         if doctored == "noise":  # what one row may bring, and not what all of a unit's may
             patch.setattr(
-                "dpsql.binding.dp.noisy_aggregates.bound_distinct_sum", lambda rows, low, high, *more: high
+                "dpsql.binding.dp.row_queries.bound_distinct_sum", lambda rows, low, high, *more: high
             )
             patch.setattr(DistinctSum, "__post_init__", lambda self: None)
         else:

@@ -18,7 +18,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) ward, AVG(amount) AS mean FROM visits GROUP
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. Groups are public (declared by the policy): all of them appear; one patient_id counts in at most 3 of them.
-3. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. A total of the values less 250 with discrete Laplace noise of scale 5000 (ε=0.5); within ±18444.4 with 0.975 probability. Divided by a count with discrete Laplace noise of scale 20 (ε=0.5); within ±73.7776 with 0.975 probability.
+3. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. A total of differences from 250 with discrete Laplace noise of scale 5000 (ε=0.5); within ±18444.4 with 0.975 probability. Divided by a count with discrete Laplace noise of scale 20 (ε=0.5); within ±73.7776 with 0.975 probability.
 4. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
 5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
 6. Small keys are summed in memory: same result, faster.
@@ -81,7 +81,7 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 2. Groups are private: each is shown by the number of its privacy units; one patient_id counts in at most 3 of them.
 3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id above 10 are left out. The count has rounded Gaussian noise of deviation 107.514 (jointly ε=0.8, δ=5e-07); within ±211 with 0.95 probability.
 4. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. The sum has rounded Gaussian noise of deviation 53756.9 (jointly ε=0.8, δ=5e-07); within ±105362 with 0.95 probability.
-5. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. A total of the values less 250 with rounded Gaussian noise of deviation 38011.9 (jointly ε=0.8, δ=5e-07); within ±85199.9 with 0.975 probability. Divided by a count with rounded Gaussian noise of deviation 152.047 (jointly ε=0.8, δ=5e-07); within ±340.8 with 0.975 probability.
+5. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. A total of differences from 250 with rounded Gaussian noise of deviation 38011.9 (jointly ε=0.8, δ=5e-07); within ±85199.9 with 0.975 probability. Divided by a count with rounded Gaussian noise of deviation 152.047 (jointly ε=0.8, δ=5e-07); within ±340.8 with 0.975 probability.
 6. r: CORR from 6 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together.
 7. Caps: max_rows = 10, max_groups = 3. The noise is that of 10 rows of one patient_id, the least that they allow (10 in all).
 8. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
@@ -89,8 +89,8 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 10. groups are selected by their number of units (optimal at Rényi order 107 for 3 groups of a unit together, ε=0.2, δ=5e-07): a group appears with probability 8.3e-08 from 1 unit, above one half from 149, above 0.999 from 241; smaller groups are left out
 11. Gaussian noise is calibrated once for all of its numbers together (ε=0.8, δ=5e-07, by the analytic formula): each has noise for its own sensitivity to one patient_id.
 12. r: a sum of products with rounded Gaussian noise of deviation 3.95031e+06 (jointly ε=0.8, δ=5e-07); within ±1.04219e+07 with 0.9917 probability.
-13. r: a total of the values less 60 with rounded Gaussian noise of deviation 15801.2 (jointly ε=0.8, δ=5e-07); within ±41687.7 with 0.9917 probability.
-14. r: a total of the values less 250 with rounded Gaussian noise of deviation 65838.5 (jointly ε=0.8, δ=5e-07); within ±173699 with 0.9917 probability.
+13. r: a total of differences from 60 with rounded Gaussian noise of deviation 15801.2 (jointly ε=0.8, δ=5e-07); within ±41687.7 with 0.9917 probability.
+14. r: a total of differences from 250 with rounded Gaussian noise of deviation 65838.5 (jointly ε=0.8, δ=5e-07); within ±173699 with 0.9917 probability.
 15. r: a sum of squares with rounded Gaussian noise of deviation 948074 (jointly ε=0.8, δ=5e-07); within ±2.50126e+06 with 0.9917 probability.
 16. r: a sum of squares with rounded Gaussian noise of deviation 1.64596e+07 (jointly ε=0.8, δ=5e-07); within ±4.34247e+07 with 0.9917 probability.
 17. r: and a count with rounded Gaussian noise of deviation 263.354 (jointly ε=0.8, δ=5e-07); within ±694.795 with 0.9917 probability.
@@ -166,8 +166,8 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 4. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
 5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
 6. c: a sum of products with discrete Laplace noise of scale 1.2e+06 (ε=0.125); within ±5.25843e+06 with 0.9875 probability.
-7. c: a total of the values less 60 with discrete Laplace noise of scale 4800 (ε=0.125); within ±21033.7 with 0.9875 probability.
-8. c: a total of the values less 250 with discrete Laplace noise of scale 20000 (ε=0.125); within ±87640.5 with 0.9875 probability.
+7. c: a total of differences from 60 with discrete Laplace noise of scale 4800 (ε=0.125); within ±21033.7 with 0.9875 probability.
+8. c: a total of differences from 250 with discrete Laplace noise of scale 20000 (ε=0.125); within ±87640.5 with 0.9875 probability.
 9. c: and a count with discrete Laplace noise of scale 80 (ε=0.125); within ±350.562 with 0.9875 probability.
 Mean absolute error (rows spread evenly between the bounds): h ±19.99; c ±1 500 of 1,000 rows, ±150 of 10,000, ±15 of 100,000.
 
@@ -388,7 +388,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 4. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
 5. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.25): it climbs as long as more than about 8 units have rows above the cap.
 6. With max_rows_contributed = 1: count_star(): the count has discrete Laplace noise of scale 2.66667 (ε=0.375); within ±8 with 0.95 probability.
-7. With max_rows_contributed = 1: avg(amount): a total of the values less 250 with discrete Laplace noise of scale 1333.33 (ε=0.1875); within ±4918.51 with 0.975 probability.
+7. With max_rows_contributed = 1: avg(amount): a total of differences from 250 with discrete Laplace noise of scale 1333.33 (ε=0.1875); within ±4918.51 with 0.975 probability.
 8. With max_rows_contributed = 1: avg(amount): divided by a count with discrete Laplace noise of scale 5.33333 (ε=0.1875); within ±19.674 with 0.975 probability.
 9. With max_rows_contributed = 1: Small keys are summed in memory: same result, faster.
 10. Noise grows with max_rows_contributed.
@@ -453,17 +453,17 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 16. With max_rows_contributed = 1: sum(amount): the sum has rounded Gaussian noise of deviation 7173.64 (jointly ε=0.875, δ=1e-06); within ±14060.1 with 0.95 probability.
 17. With max_rows_contributed = 1: sum(age): the sum has rounded Gaussian noise of deviation 1721.67 (jointly ε=0.875, δ=1e-06); within ±3374.42 with 0.95 probability.
 18. With max_rows_contributed = 1: sum(week): the sum has rounded Gaussian noise of deviation 760.406 (jointly ε=0.875, δ=1e-06); within ±1490.37 with 0.95 probability.
-19. With max_rows_contributed = 1: avg(amount): a total of the values less 250 with rounded Gaussian noise of deviation 3929.16 (jointly ε=0.875, δ=1e-06); within ±8806.84 with 0.975 probability.
+19. With max_rows_contributed = 1: avg(amount): a total of differences from 250 with rounded Gaussian noise of deviation 3929.16 (jointly ε=0.875, δ=1e-06); within ±8806.84 with 0.975 probability.
 20. With max_rows_contributed = 1: avg(amount): divided by a count with rounded Gaussian noise of deviation 15.7167 (jointly ε=0.875, δ=1e-06); within ±35.2274 with 0.975 probability.
-21. With max_rows_contributed = 1: avg(age): a total of the values less 60 with rounded Gaussian noise of deviation 942.999 (jointly ε=0.875, δ=1e-06); within ±2113.64 with 0.975 probability.
+21. With max_rows_contributed = 1: avg(age): a total of differences from 60 with rounded Gaussian noise of deviation 942.999 (jointly ε=0.875, δ=1e-06); within ±2113.64 with 0.975 probability.
 22. With max_rows_contributed = 1: avg(age): divided by a count with rounded Gaussian noise of deviation 15.7167 (jointly ε=0.875, δ=1e-06); within ±35.2274 with 0.975 probability.
-23. With max_rows_contributed = 1: avg(week): a total of the values less 27 with rounded Gaussian noise of deviation 527.543 (jointly ε=0.875, δ=1e-06); within ±1182.44 with 0.975 probability.
+23. With max_rows_contributed = 1: avg(week): a total of differences from 27 with rounded Gaussian noise of deviation 527.543 (jointly ε=0.875, δ=1e-06); within ±1182.44 with 0.975 probability.
 24. With max_rows_contributed = 1: avg(week): divided by a count with rounded Gaussian noise of deviation 20.2901 (jointly ε=0.875, δ=1e-06); within ±45.4783 with 0.975 probability.
 25. With max_rows_contributed = 1: var_pop(amount): a sum of squares with rounded Gaussian noise of deviation 1.55314e+06 (jointly ε=0.875, δ=1e-06); within ±3.71818e+06 with 0.9833 probability.
-26. With max_rows_contributed = 1: var_pop(amount): a total of the values less 250 with rounded Gaussian noise of deviation 3929.16 (jointly ε=0.875, δ=1e-06); within ±9406.34 with 0.9833 probability.
+26. With max_rows_contributed = 1: var_pop(amount): a total of differences from 250 with rounded Gaussian noise of deviation 3929.16 (jointly ε=0.875, δ=1e-06); within ±9406.34 with 0.9833 probability.
 27. With max_rows_contributed = 1: var_pop(amount): and a count with rounded Gaussian noise of deviation 15.7167 (jointly ε=0.875, δ=1e-06); within ±37.6254 with 0.9833 probability.
 28. With max_rows_contributed = 1: var_pop(age): a sum of squares with rounded Gaussian noise of deviation 89460.8 (jointly ε=0.875, δ=1e-06); within ±214167 with 0.9833 probability.
-29. With max_rows_contributed = 1: var_pop(age): a total of the values less 60 with rounded Gaussian noise of deviation 942.999 (jointly ε=0.875, δ=1e-06); within ±2257.52 with 0.9833 probability.
+29. With max_rows_contributed = 1: var_pop(age): a total of differences from 60 with rounded Gaussian noise of deviation 942.999 (jointly ε=0.875, δ=1e-06); within ±2257.52 with 0.9833 probability.
 30. With max_rows_contributed = 1: var_pop(age): and a count with rounded Gaussian noise of deviation 15.7167 (jointly ε=0.875, δ=1e-06); within ±37.6254 with 0.9833 probability.
 31. Noise grows with max_rows_contributed.
 Mean absolute error (rows spread evenly between the bounds), with caps of 1 (noise grows in proportion to those that are found): count_star() ±11.45; sum(amount) ±5 724; sum(age) ±1 374; sum(week) ±606.7; var_pop(amount) ±1 468 of 1,000 rows, ±146.8 of 10,000, ±14.68 of 100,000; var_pop(age) ±84.54 of 1,000 rows, ±8.454 of 10,000, ±0.8454 of 100,000.

@@ -12,7 +12,7 @@ SELECT answer FROM hidden
 BindError: there is no table hidden.
   1 |   SELECT answer FROM hidden
                            ^^^^^^
-Hint: there is visits, patients, bids, orders, lines, payments, shipments, shifts, ....
+Hint: there is visits, patients, bids, orders, lines, payments, shipments, shifts and 2 more.
 ====
 -- case: a table of the catalog
 SELECT * FROM information_schema.tables
@@ -108,7 +108,7 @@ SELECT COUNT(*) FROM visits WHERE émile = 1
 BindError: there is no column émile here.
   1 |   SELECT COUNT(*) FROM visits WHERE émile = 1
                                           ^^^^^
-Hint: there is patient_id, ward, city, disease, age, amount, weight, week, ....
+Hint: there is patient_id, ward, city, disease, age, amount, weight, week and 3 more.
 ====
 -- case: rowid
 SELECT MAX(rowid) FROM visits
@@ -116,4 +116,4 @@ SELECT MAX(rowid) FROM visits
 BindError: there is no column rowid here.
   1 |   SELECT MAX(rowid) FROM visits
                    ^^^^^
-Hint: there is patient_id, ward, city, disease, age, amount, weight, week, ....
+Hint: there is patient_id, ward, city, disease, age, amount, weight, week and 3 more.

@@ -106,7 +106,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, seed = 42) COUNT(*) FROM visits
 BindError: OPTIONS has no seed.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, seed = 42) COUNT(*) FROM visits
                                              ^^^^^^^^^
-Hint: there is epsilon, mu, rho, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, max_rows_per_group, ....
+Hint: there is epsilon, mu, rho, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, max_rows_per_group and 10 more.
 ====
 -- case: an option twice
 SELECT WITH DP OPTIONS (epsilon = 1, epsilon = 2) COUNT(*) FROM visits
@@ -137,7 +137,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, blocks = 10) COUNT(*) FROM visits
 BindError: OPTIONS has no blocks.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, blocks = 10) COUNT(*) FROM visits
                                              ^^^^^^^^^^^
-Hint: there is epsilon, mu, rho, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, max_rows_per_group, ....
+Hint: there is epsilon, mu, rho, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, max_rows_per_group and 10 more.
 ====
 -- case: a delta too small for Gaussian noise
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-60, noise = GAUSSIAN) COUNT(*) FROM visits

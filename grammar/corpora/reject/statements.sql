@@ -252,7 +252,7 @@ visits
 ParseError: visits is not a statement of dpsql.
   1 |   visits
         ^^^^^^
-Hint: there is SELECT, WITH, FROM, VALUES, PIVOT, UNPIVOT, EXPLAIN, SHOW, ....
+Hint: there is SELECT, WITH, FROM, VALUES, PIVOT, UNPIVOT, EXPLAIN, SHOW and 2 more.
 ====
 -- case: GRANT ALL ON visits TO x
 GRANT ALL ON visits TO x
@@ -260,7 +260,7 @@ GRANT ALL ON visits TO x
 ParseError: GRANT is not a statement of dpsql.
   1 |   GRANT ALL ON visits TO x
         ^^^^^
-Hint: there is SELECT, WITH, FROM, VALUES, PIVOT, UNPIVOT, EXPLAIN, SHOW, ....
+Hint: there is SELECT, WITH, FROM, VALUES, PIVOT, UNPIVOT, EXPLAIN, SHOW and 2 more.
 ====
 -- case: a misspelled verb
 SELCT COUNT(*) FROM visits
@@ -515,7 +515,7 @@ CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1, consistent = TR
 BindError: OPTIONS has no consistent.
   1 |   CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE) ward FROM visits
                                                                          ^^^^^^^^^^
-Hint: there is epsilon, mu, rho, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, max_rows_per_group, ....
+Hint: there is epsilon, mu, rho, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, max_rows_per_group and 3 more.
 ====
 -- case: a synthetic table that is called like a private one
 CREATE SYNTHETIC TABLE visits AS SELECT WITH DP OPTIONS (epsilon = 1) ward FROM visits
