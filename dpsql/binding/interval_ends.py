@@ -28,6 +28,8 @@ _INTEGERS = frozenset(
     for name in ("TINYINT", "SMALLINT", "INT", "BIGINT", "INT128")
     for sign in ("", "U")
 )
+_GRIDS = _INTEGERS | {exp.DataType.Type.DECIMAL}
+"""Types of numbers on a grid."""
 _FLOATS = frozenset({exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT})
 
 
@@ -143,18 +145,18 @@ def is_exact(node: exp.Expr, step: Fraction) -> bool:
     if isinstance(node, exp.Paren):
         return is_exact(node.this, step)
     if isinstance(node, exp.Cast):
-        kind, grid = node.to, Fraction(1)
-        if kind.this == exp.DataType.Type.DECIMAL:
-            grid = Fraction(1, 10 ** _read_scale(kind))
-        elif kind.this not in _FLOATS | _INTEGERS:
-            return False
-        fits = kind.this in _FLOATS or (step / grid).denominator == 1
+        kind = node.to
+        fits = kind.this in _FLOATS or (
+            kind.this in _GRIDS and (step * 10 ** _read_places(kind)).denominator == 1
+        )
         return fits and is_exact(node.this, step)
     return isinstance(node, exp.Column | exp.Bracket)
 
 
-def _read_scale(kind: exp.DataType) -> int:
-    """Return the decimal places of DECIMAL(p, s); DuckDB's default is 3, and 0 if only p is given."""
+def _read_places(kind: exp.DataType) -> int:
+    """Return the decimal places of an integer type or DECIMAL(p, s); DuckDB's default is 3, and 0 if only p is given."""
+    if kind.this in _INTEGERS:
+        return 0
     places = [int(part.name) for part in kind.expressions]
     return places[1] if len(places) == 2 else 0 if places else 3
 
@@ -192,12 +194,11 @@ def read_literal(node: exp.Expr) -> float | None:
     if isinstance(node, exp.Neg):
         inner = read_literal(node.this)
         return None if inner is None else -inner
-    if isinstance(node, exp.Cast) and node.to.this in _FLOATS | _INTEGERS | {exp.DataType.Type.DECIMAL}:
+    if isinstance(node, exp.Cast) and node.to.this in _FLOATS | _GRIDS:
         inner = read_literal(node.this)
-        digits = [int(part.name) for part in node.to.expressions] or [18, 3]
-        places = digits[-1] if len(digits) == 2 and node.to.this not in _INTEGERS else 0
-        kept = inner is None or node.to.this in _FLOATS or round(inner, places) == inner
-        return inner if kept else None
+        if inner is None or node.to.this in _FLOATS:
+            return inner
+        return inner if round(inner, _read_places(node.to)) == inner else None
     if isinstance(node, exp.Literal) and not node.is_string:
         try:
             return float(node.this)
@@ -219,13 +220,10 @@ def _cast(node: exp.Expr, known: Certain, pair: EndPair) -> EndPair | None:
     kind = node.args["to"]
     if kind.this in _FLOATS or _is_kept(node, known):
         return pair
-    scale = 0
-    if kind.this == exp.DataType.Type.DECIMAL:
-        scale = _read_scale(kind)
-    elif kind.this not in _INTEGERS:
+    if kind.this not in _GRIDS:
         return None
     # whether half is rounded up or to even depends on the type: the ends allow for both
-    half, steps = exp.Literal.number("0.5"), exp.Literal.number(f"1e{scale}")
+    half, steps = exp.Literal.number("0.5"), exp.Literal.number(f"1e{_read_places(kind)}")
     low, high = (_operate(exp.Mul, end, steps.copy()) for end in pair)
     low = exp.Ceil(this=_operate(exp.Sub, low, half.copy()))
     high = exp.Floor(this=_operate(exp.Add, high, half))

@@ -315,7 +315,9 @@ _OPERATORS = (exp.Binary, exp.Connector, exp.Cast, exp.Case, exp.Array, exp.Stru
 def _find_name(node: exp.Func, tokens: list[Token], by_start: dict[int, int]) -> int | None:
     """Return the place of the name in a call that sqlglot gives no position: before its first argument."""
     span = None if isinstance(node, _OPERATORS) else span_of(node)
-    i = by_start.get(span[0], 0) - 1 if span is not None else -1
+    if span is None:
+        return None
+    i = by_start.get(span[0], 0) - 1
     while i > 0 and tokens[i].token_type == TokenType.L_PAREN:
         i -= 1
     around = node.find_ancestor(exp.Func)

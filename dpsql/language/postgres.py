@@ -170,7 +170,8 @@ def _read_bytes(text: str, tokens: Sequence[Token]) -> str:
     r"""Write ``'\x00ff'::bytea`` as ``unhex('00ff')``, at the same place: other bytes are DuckDB's reading of the literal."""
     for value, sign, kind in zip(tokens, tokens[1:], tokens[2:], strict=False):
         digits = value.text.removeprefix("\\x")
-        if (sign.text, kind.text.upper()) == ("::", "BYTEA") and value.text != digits and digits.isalnum():
+        cast = value.token_type == TokenType.STRING and (sign.text, kind.text.upper()) == ("::", "BYTEA")
+        if cast and value.text != digits and digits.isalnum():
             made = f"unhex('{digits}')"
             text = text[: value.start] + made.ljust(kind.end + 1 - value.start) + text[kind.end + 1 :]
     return text

@@ -541,9 +541,10 @@ class _Plan:
             (asked,) = args
             low, high, _ = held.get(asked.symbol, (None, None, True))
             held[asked.symbol] = asked.low if low is None else low, least(asked.high, high), True
-            other, apart = self.distances.get(asked.symbol, (0, asked))
-            if (apart.low, apart.high) == (0, 0) and asked.high is not None:  # abs(x) < 3
-                held.setdefault(other, (-asked.high, asked.high, True))
+            if asked.symbol in self.distances and asked.high is not None:
+                other, apart = self.distances[asked.symbol]
+                if (apart.low, apart.high) == (0, 0):  # abs(x) < 3
+                    held.setdefault(other, (-asked.high, asked.high, True))
         return held
 
     def _cast(self, node: Node, child: Range, kind: Node, attempt: bool) -> Range:

@@ -212,6 +212,10 @@ class Sum(Output):
         yield ExpectedError(self.name, basis.of(self.statistic.noise) / float(self.steps))
 
 
+def _total_about(total: Statistic, centre: Fraction, steps: Fraction) -> Moment:
+    return Moment(f"a total of differences from {float(centre):g} with", total, steps)
+
+
 @dataclass(frozen=True)
 class Mean(Output):
     """A noisy total over a noisy count: ``centre + total / (max(count, 1) * steps)``, clamped to the bounds.
@@ -231,9 +235,8 @@ class Mean(Output):
 
     @property
     def moments(self) -> tuple[Moment, ...]:
-        about = f"a total of differences from {float(self.centre):g} with"
         return (
-            Moment(about, self.total, self.steps * self.whole),
+            _total_about(self.total, self.centre, self.steps * self.whole),
             Moment("divided by a count with", self.count, Fraction(self.whole)),
         )
 
@@ -301,11 +304,10 @@ class Variance(Output):
 
     @property
     def moments(self) -> tuple[Moment, ...]:
-        about = f"a total of differences from {float(self.centre):g} with"
         per_square = (self.square_steps or self.steps**2) * self.whole
         return (
             Moment("a sum of squares with", self.squares, per_square),
-            Moment(about, self.total, self.steps * self.whole),
+            _total_about(self.total, self.centre, self.steps * self.whole),
             Moment("and a count with", self.count, Fraction(self.whole)),
         )
 
@@ -410,10 +412,7 @@ class Pair(Output):
     @property
     def moments(self) -> tuple[Moment, ...]:
         axes, whole = (self.y, self.x), self.whole
-        totals = (
-            Moment(f"a total of differences from {float(a.centre):g} with", a.total, a.steps * whole)
-            for a in axes
-        )
+        totals = (_total_about(a.total, a.centre, a.steps * whole) for a in axes)
         squares = ((a.squares, a.steps**2 * whole) for a in axes)
         return (
             Moment("a sum of products with", self.product, self.y.steps * self.x.steps * whole),

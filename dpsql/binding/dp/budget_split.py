@@ -329,6 +329,3 @@ def choose_selector(
         opened = open_filter(catalog.accountant, *whole)
         orders = opened.orders if isinstance(opened, RuleAccountant) and len(opened.orders) == 1 else ()
     return make_group_selector(shared, has_rule and not orders, orders)
-
-
-# -- aggregates without a noisy form -----------------------------------------------------------------------------
