@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.support.benchmarks import Benchmarks
+from tests.support.benchmarks import note_pairs
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 MILLIONS = [int(part) for part in os.environ.get("DPSQL_MILLIONS", "1,3,10,30").split(",")]
@@ -115,11 +116,20 @@ POINTS += [(WIDEST, threads) for threads in THREADS[:-1] if WIDEST in MILLIONS]
 @pytest.mark.parametrize("units", UNITS)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(("millions", "threads"), POINTS)
-def test_growth(
-    folder: Path, benchmarks: Benchmarks, case: str, units: str, millions: int, threads: int
-) -> None:
+def test_growth(folder: Path, case: str, units: str, millions: int, threads: int) -> None:
     path = write_visits(folder, millions)
     texts = tuple(text.format(**UNITS[units]) for text in CASES[case])
     seconds = ask(path, threads, texts, "ours", "plain", "scan")["seconds"]
     peaks = {side: ask(path, threads, texts, side)["peak"] for side in ("ours", "plain")}
-    benchmarks.note_growth(case, units, millions * 10**6, threads, seconds, peaks)
+    note_pairs(
+        f"growth, {case}, units are {units}, {millions} million rows, {threads} threads",
+        seconds["ours"],
+        seconds["plain"],
+        case=case,
+        units=units,
+        rows=millions * 10**6,
+        threads=threads,
+        scan=statistics.median(seconds["scan"]),
+        peak=peaks["ours"],
+        plain_peak=peaks["plain"],
+    )

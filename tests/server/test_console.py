@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -468,41 +467,6 @@ def test_no_statement_is_parsed_and_no_data_are_opened(server: tuple[ServerProce
         assert "duckdb" not in Path(f"/proc/{pid}/maps").read_text()
     assert int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[16]) >= 10, (
         "the front goes first"
-    )
-
-
-@pytest.mark.benchmark
-def test_the_front_does_not_wait_for_the_page(server: tuple[ServerProcess, Owner]) -> None:
-    import threading
-
-    running, owner = server
-
-    def measure(client: Any) -> float:
-        times = []
-        for _ in range(60):
-            began = time.perf_counter()
-            client.run("SELECT 1 AS x").raise_error()
-            times.append(time.perf_counter() - began)
-        return sorted(times)[len(times) // 2]
-
-    stop = threading.Event()
-
-    def look() -> None:
-        while not stop.is_set():
-            owner.read(place("report"))
-            owner.read(place("live"))
-
-    with running.connect("ada", make_token(running.policy, "ada")) as client:
-        alone = measure(client)
-        lookers = [threading.Thread(target=look) for _ in range(4)]
-        for looker in lookers:
-            looker.start()
-        busy = measure(client)
-        stop.set()
-        for looker in lookers:
-            looker.join()
-    print(
-        f"a free statement takes {1000 * alone:.1f} ms, and {1000 * busy:.1f} ms while four browsers look without a pause"
     )
 
 

@@ -17,7 +17,6 @@ import duckdb
 import numpy as np
 
 import dpsql
-from tests.benchmarks.compare import align
 
 BEFORE = "6755a19"
 """The commit that figures of record are of, where a case names no other: the last one before this table."""
@@ -110,7 +109,9 @@ class Table:
 
     def __str__(self) -> str:
         heads = ("case", "before (version)", "now", "closed form, or best", "other systems")
-        return align([heads, *self.lines])
+        widths = [max(map(len, column)) for column in zip(heads, *self.lines, strict=True)]
+        lines = [heads, ["-" * width for width in widths], *self.lines]
+        return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
 def write(figure: float) -> str:

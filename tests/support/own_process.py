@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,30 +55,6 @@ os._exit(0)
 """What such a process runs; its peak is that of the whole process, and what a statement added to what it began with."""
 
 
-@dataclass(frozen=True)
-class Run:
-    """What became of one statement.
-
-    Args:
-        outcome: ``ended``, ``cut`` (it took longer than it might) or the class of its error.
-        seconds: how long it took.
-        row, rows: the first row of its answer, as texts, and how many there are.
-        peak: bytes of memory of the whole process at most.
-        spilled: bytes on the disk at most.
-    """
-
-    outcome: str
-    seconds: float
-    row: tuple[str, ...] = ()
-    rows: int = 0
-    peak: int = 0
-    spilled: int = 0
-
-    def as_record(self) -> dict[str, Any]:
-        """Return it for a file of records."""
-        return asdict(self)
-
-
 def run_python(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
     """Run Python with these arguments in a process of its own, and return what it prints; ``more`` is subprocess.run's."""
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, **more)
@@ -118,20 +91,3 @@ def read_found(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     found: dict[str, Any] = json.loads(lines[-1])
     return found
-
-
-def run_at_most(folder: Path, policy: Path, limit: int, text: str, seconds: float, **more: str) -> Run:
-    """Run one statement in a process that is ended after so many seconds; what it spilled is removed."""
-    begun = time.monotonic()
-    try:
-        done = run_apart(folder, policy, limit, {"it": text}, 0.05, seconds, **more)
-    except subprocess.TimeoutExpired:
-        return Run("cut", seconds)
-    finally:
-        shutil.rmtree(folder / "spilled", ignore_errors=True)
-    if done.returncode != 0:
-        said = [line for line in done.stderr.splitlines() if "Error" in line]
-        said = said or [f"ended by {-done.returncode}"]
-        return Run(said[-1][:200], round(time.monotonic() - begun, 1))
-    one = read_found(done)["it"]
-    return Run("ended", one["seconds"], tuple(one["row"]), one["rows"], one["whole"], one["spilled"])
