@@ -27,7 +27,7 @@ settings.register_profile("steady", derandomize=True, database=None, deadline=No
 settings.register_profile("random", print_blob=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
-APART = ("stochastic", "benchmark", "accuracy", "spark")
+APART = ("stochastic", "benchmark", "spark")
 """Marks of tests that neither the default selection nor the long one has."""
 LONG = Path(__file__).with_name("long.txt")
 AUDITORS = Path(__file__).resolve().parents[1] / "notebooks" / "docs" / "auditors.md"
@@ -98,7 +98,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     ``-n``, ``-s`` and ``--pdb`` say otherwise, and so does a run that measures time.
     """
     alone = _names_a_file(config) or config.option.capture == "no" or config.option.usepdb
-    timed = re.search(r"(?<!not )\b(benchmark|accuracy)\b", config.option.markexpr)
+    timed = re.search(r"(?<!not )\bbenchmark\b", config.option.markexpr)
     controller = getattr(config.option, "numprocesses", 0) is None and not hasattr(config, "workerinput")
     if controller and not alone and not timed:
         config.option.numprocesses, config.option.dist = (os.cpu_count() or 1) + 2, "worksteal"

@@ -23,7 +23,7 @@ def test_each_row_names_a_test_that_exists() -> None:
 @pytest.mark.parametrize("folder", sorted(p.name for p in (ROOT / "tests").iterdir() if p.is_dir()))
 def test_each_folder_keeps_tests_in_the_default_selection(folder: str) -> None:
     """Folders of measurements alone have other marks."""
-    if folder in ("accuracy", "benchmarks", "distributions", "support") or folder.startswith((".", "_")):
+    if folder in ("benchmarks", "distributions", "support") or folder.startswith((".", "_")):
         return
     kept = [
         f"{path.relative_to(ROOT).as_posix()}::{name}"
