@@ -743,7 +743,7 @@ class DuckDBEngine(Engine):
         read = [*self._sources.values()]
         periods = {name: self.policy.tables[name].declared_period for name in self._sources}
         fewer = {
-            name: sources.choose_files(con, files, period.column, days) or files[:1]
+            name: sources.choose_files(con, self.policy.tables[name], files, period.column, days) or files[:1]
             for name, files in self._sources.items()
             if files is not None and (period := periods[name]) is not None and read.count(files) == 1
         }

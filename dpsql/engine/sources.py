@@ -58,9 +58,12 @@ _ENDS = {
 """The first and the last finite value of a type."""
 
 
-def write_scan(*paths: str, options: str = "") -> str:
-    """Return SQL that reads Parquet files with equal columns, without columns from folder names."""
-    return f"read_parquet([{', '.join(map(quote_literal, paths))}], hive_partitioning = false{options})"
+def write_scan(*paths: str, folders: bool = False, options: str = "") -> str:
+    """Return SQL that reads Parquet files with equal columns, with texts from the names of their folders or without."""
+    partitioned = "true, hive_types_autocast = false" if folders else "false"
+    return (
+        f"read_parquet([{', '.join(map(quote_literal, paths))}], hive_partitioning = {partitioned}{options})"
+    )
 
 
 def describe_relation(con: duckdb.DuckDBPyConnection, body: str) -> dict[str, str] | None:
@@ -179,10 +182,12 @@ _ranges: dict[str, tuple[list[object], tuple[int, int] | None]] = {}
 """The first and the last day of a column of a file, by both, with the file's stamp; None if the file doesn't say."""
 
 
-def choose_files(con: duckdb.DuckDBPyConnection, files: Sequence[str], column: str, days: Days) -> list[str]:
-    """Return the files that may have rows with a date among some days, by the statistics in the footers of Parquet files.
+def choose_files(
+    con: duckdb.DuckDBPyConnection, table: Table, files: Sequence[str], column: str, days: Days
+) -> list[str]:
+    """Return the files that may have rows with a date among some days, by their folders' names or their footers' statistics.
 
-    Others are chosen if their footer has no dates for the column, so only the time of a query depends on this.
+    A file is chosen if neither has dates for the column, so only the time of a query depends on this.
     """
     stamps = {path: [*_make_stamp(path), fold(column)] for path in files}
     unread = [path for path in files if _ranges.get(path, (None,))[0] != stamps[path]]
@@ -197,13 +202,28 @@ def choose_files(con: duckdb.DuckDBPyConnection, files: Sequence[str], column: s
             for path, *ends in con.execute(query, [unread, column, _DATE]).fetchall():
                 low, high = (datetime.date.fromisoformat(day).toordinal() for day in ends)
                 found[path] = low, high
-        _ranges.update((path, (stamps[path], found.get(path))) for path in unread)
+        for path in unread:
+            _ranges[path] = stamps[path], found.get(path) or _find_folder_day(table, path, column)
     known = ((path, _ranges[path][1]) for path in files)
     return [
         path
         for path, ends in known
         if ends is None or any(ends[0] < high and low <= ends[1] for low, high in days)
     ]
+
+
+def _find_folder_day(table: Table, path: str, column: str) -> tuple[int, int] | None:
+    """Return the day in a folder's name as a first and a last day; None if the file has the column itself, or it is no date."""
+    known = _columns.get(path)
+    if known is None or known[0] != _make_stamp(path) or fold(column) in map(fold, known[1]):
+        return None
+    text = _read_folders(path).get(fold(column), "")
+    if find_declared_type(table, column) not in ("DATE", "TIMESTAMP") or not re.fullmatch(_DATE, text):
+        return None
+    with suppress(ValueError):
+        day = datetime.date.fromisoformat(text[:10]).toordinal()
+        return day, day
+    return None
 
 
 def _make_stamp(path: str) -> list[object]:
@@ -318,6 +338,9 @@ _ZONED_NS = re.compile(r'(?<!")\bTIMESTAMPTZ_NS\b(?!")')
 _NULL = re.compile(r'(?<!")"NULL"(?![" ])')
 _JSON = re.compile(r'("(?:[^"]|"")*")|\bJSON(?=[\[\],)]|$)')
 _PARTITION = re.compile(r"([^=/]+)=([^/]*)")
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_PLAIN_PARTITION = re.compile(r"\w+=(?!null$|__hive_default_partition__$)[\w .:+-]+", re.IGNORECASE)
+"""Names of folders that DuckDB reads as :func:`_read_folders` does."""
 
 
 def simplify_type(kind: str) -> str:
@@ -401,7 +424,7 @@ def open_files(con: duckdb.DuckDBPyConnection, policy: Policy, table: Table, fil
         return {}
     orders: _Orders = {}
     columns = list_types(policy, table) if table.several else None
-    together: dict[tuple[str, ...], list[str]] = {}
+    together: dict[tuple[object, ...], list[str]] = {}
     queries = []
     for index, path in enumerate(files):
         if is_arrow(path):
@@ -415,21 +438,52 @@ def open_files(con: duckdb.DuckDBPyConnection, policy: Policy, table: Table, fil
             queries.append(f"SELECT {items} FROM temp.main.{quote_identifier(copied)}")
             continue
         found, bad = _describe_clean(con, table, path)
-        items = _write_items(table, path, found, columns)
+        folders = () if bad or columns is None else _list_folder_columns(path, found)
+        items = _write_items(table, path, found, columns, folders)
         if bad:
             copy_cleaned(con, f"{name}_{index}", path, found, bad)
             queries.append(f"SELECT {items} FROM temp.main.{quote_identifier(f'{name}_{index}')}")
         else:
-            together.setdefault((items, *found, *found.values()), []).append(path)
-    queries += [f"SELECT {shape[0]} FROM {write_scan(*paths)}" for shape, paths in together.items()]
+            together.setdefault((items, folders, *found.items()), []).append(path)
+    queries += [
+        f"SELECT {items} FROM {write_scan(*paths, folders=bool(folders))}"
+        for (items, folders, *_), paths in together.items()
+    ]
     _create(con, table, "VIEW", " UNION ALL ".join(queries))
     return {} if table.several else orders  # files may differ
 
 
-def _write_items(table: Table, path: str, found: Mapping[str, str], columns: Mapping[str, str] | None) -> str:
+def _read_folders(path: str) -> dict[str, str]:
+    """Return the values in the names of a file's folders (``year=2024``), by column, without those that stand for NULL."""
+    parts = _PARTITION.findall(os.path.dirname(path))
+    return {fold(unquote(key)): unquote(value) for key, value in parts if value != _NULL_PARTITION}
+
+
+def _list_folder_columns(path: str, found: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the columns that one scan of many files reads from the names of their folders.
+
+    There are none if DuckDB might read another value than :func:`_read_folders`, or in place of a column of the file.
+    """
+    parts = [part for part in os.path.dirname(path).split(os.sep) if "=" in part]
+    keys = tuple(part.partition("=")[0] for part in parts)
+    names = {fold(name) for name in (*keys, *found)}
+    alone = len(names) == len(keys) + len(found)
+    return keys if alone and all(map(_PLAIN_PARTITION.fullmatch, parts)) else ()
+
+
+def _write_items(
+    table: Table,
+    path: str,
+    found: Mapping[str, str],
+    columns: Mapping[str, str] | None,
+    folders: Sequence[str] = (),
+) -> str:
     """Return the SELECT list for one Parquet file: its own columns, or the policy's if there may be several files.
 
-    A declared column that the file lacks may be in its folders' names (``year=2024``); otherwise it is NULL.
+    A declared column that the file lacks may be in its folders' names; otherwise it is NULL.
+
+    Args:
+        folders: the columns that the scan reads from the folders' names.
     """
     if columns is None:
         read = {
@@ -437,16 +491,16 @@ def _write_items(table: Table, path: str, found: Mapping[str, str], columns: Map
             for name, kind in found.items()
         }
     else:
-        there = {fold(name): (name, kind) for name, kind in reversed(list(found.items()))}
-        parts = _PARTITION.findall(os.path.dirname(path))
-        folders = {fold(unquote(key)): unquote(value) for key, value in parts}
+        there = {fold(name): (name, "VARCHAR") for name in folders}
+        there |= {fold(name): (name, kind) for name, kind in reversed(list(found.items()))}
+        values = _read_folders(path)
         read = {}
         for name, wanted in columns.items():
             if fold(name) in there:
                 own, kind = there[fold(name)]
                 read[name] = write_typed_column(quote_identifier(own), kind, wanted)
             else:
-                value = folders.get(fold(name))
+                value = values.get(fold(name))
                 text = quote_literal(value) if value is not None else "NULL"
                 read[name] = write_typed_column(text, "VARCHAR", wanted)
     return ", ".join(f"{item} AS {quote_identifier(name)}" for name, item in read.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -135,6 +136,7 @@ max_groups = 400
 amount.bounds = [0, 100]
 city.values = ["Delft", "Leiden", "Gouda", "Breda"]
 """
+_VISITS = dpsql.Policy.loads(POLICY).tables["visits"]
 SAME: list[str] = [
     "SELECT COUNT(*) AS n, COUNT(city) AS c, COUNT(tags) AS t, COUNT(info) AS i, COUNT(seen) AS a FROM visits",
     "SELECT SUM(amount) AS s, AVG(amount) AS m, STDDEV_POP(amount) AS d FROM visits",
@@ -221,10 +223,64 @@ def test_a_file_is_left_out_if_its_footer_says_so(
             )
     day = datetime.date(2024, 1, 3).toordinal()
     with duckdb.connect() as con:
-        chosen = choose_files(con, files, "day", ((day, day + 1), (day + 90, day + 99)))
+        chosen = choose_files(con, _VISITS, files, "day", ((day, day + 1), (day + 90, day + 99)))
         assert files[2] in chosen
         assert len(chosen) == 5 - left_out
-        assert choose_files(con, files, "another", ((day, day + 1),)) == files
+        assert choose_files(con, _VISITS, files, "another", ((day, day + 1),)) == files
+
+
+FOLDERS: dict[str, list[str | None]] = {
+    "day=2024-01-01/ward=a": ["2024-01-01", "a"],
+    "day=2024-01-02/ward=b c": ["2024-01-02", "b c"],
+    "day=2024-01-03/ward=d%2Fe%3D": ["2024-01-03", "d/e="],
+    "day=2024-01-04/ward=null": ["2024-01-04", "null"],
+    "day=2024-01-05/ward=__HIVE_DEFAULT_PARTITION__": ["2024-01-05", None],
+    "day=2024-01-06/ward=1=2": ["2024-01-06", "1=2"],
+    "Day=2024-01-07/WARD=g/more=h": ["2024-01-07", "g"],
+    "ward=i/day=2024-01-08": ["2024-01-08", "i"],
+    "ward=j/ward=k/day=2024-01-09": ["2024-01-09", "k"],
+    "day=2024-01-32/ward=l": [None, "l"],
+    "day=/ward=it's": [None, "it's"],
+    "day=2024-01-10/unit=7/ward=m": ["2024-01-10", "m"],
+    "day=2024-01-11/ward=\u00e9?": ["2024-01-11", "\u00e9?"],
+    "other": [None, None],
+}
+"""Folders of files, and the columns ``day`` and ``ward`` of their rows."""
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_columns_in_the_names_of_folders(tmp_path: Path, own: bool) -> None:
+    """Each file has one row; if it has a column of its own, the folder's name counts for nothing."""
+    expected = []
+    for number, (folder, values) in enumerate(FOLDERS.items()):
+        home = tmp_path / folder
+        home.mkdir(parents=True)
+        table = pa.table({"unit": [number], "seen": [None], **({"ward": ["w"]} if own else {})})
+        pyarrow.parquet.write_table(table, home / "rows=1.parquet")
+        day = values[0] and datetime.date.fromisoformat(values[0])
+        expected.append((number, day, "w" if own else values[1]))
+    types = {"unit": "BIGINT", "day": "DATE", "ward": "VARCHAR"}
+    typed = "".join(f'columns.{name}.type = "{kind}"\n' for name, kind in types.items())
+    policy = dpsql.Policy.loads(
+        f'[budget]\nepsilon = 1\n[tables.visits]\nsource = "**/*.parquet"\nprivacy_unit = "unit"\nmax_rows = 1\n{typed}',
+        base=tmp_path,
+    )
+    with dpsql.connect(policy=policy) as session:
+        engine = inside.engine(session)
+        body = engine.relation(policy.tables["visits"])
+        found = engine.execute(f"SELECT unit, day, ward FROM {body} ORDER BY unit").to_pylist()
+        assert [tuple(row.values()) for row in found] == expected
+        day = datetime.date(2024, 1, 7).toordinal()
+        files = sorted(str(path) for path in tmp_path.rglob("*.parquet"))
+        with duckdb.connect() as con:
+            chosen = choose_files(con, policy.tables["visits"], files, "day", ((day, day + 2),))
+        read = {os.path.relpath(path, tmp_path).rpartition("/")[0] for path in chosen}
+    dated = {folder for folder, values in FOLDERS.items() if values[0] is not None}
+    assert {folder for folder in read if folder in dated} == {
+        "Day=2024-01-07/WARD=g/more=h",
+        "ward=i/day=2024-01-08",
+    }
+    assert read >= set(FOLDERS) - dated  # whatever has no day is read
 
 
 def test_only_the_files_of_some_days_are_read(tmp_path: Path) -> None:
