@@ -167,10 +167,10 @@ SELECT WITH STABLE OPTIONS (epsilon = 1, max_rows_contributed = 1) IQR(age) AS s
     """PTR answers this question with the same ε and a δ:""",
     """%%dpsql
 SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-7, max_rows_contributed = 1) IQR(age) AS spread_of_age FROM visits""",
-    """A third method, noise for the whole range of 65 years, would be off by ±195. EXPLAIN compares the three before
-payment. The number of participants in the experiment is published, so the comparison may use it.""",
+    """A third method, noise for the whole range of 65 years, would be off by ±195. EXPLAIN gives the expected errors of STABLE before
+payment, for several numbers of rows.""",
     """%%dpsql --explain
-SELECT WITH STABLE OPTIONS (epsilon = 1, max_rows_contributed = 1, units = 5912)
+SELECT WITH STABLE OPTIONS (epsilon = 1, max_rows_contributed = 1)
        IQR(age) AS spread_of_age, TRIMMED_MEAN(doctor_visits, 0.1) AS usual_visits, MODE(health) AS usual_health FROM visits""",
     """A mean without the tenth of rows at each end, and the most common state of health, in each plan:""",
     """%%dpsql
@@ -182,7 +182,7 @@ A correlation has no small sensitivity, but its values on 512 blocks of people d
 released, with an interval.""",
     """%%dpsql
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 2, blocks = 512, bounds = (-1, 1)) CORR(age, doctor_visits) AS r FROM visits""",
-    """Means of the blocks would need more noise. The plan compares both before payment.""",
+    """Means of the blocks need more noise, as the plan says before payment.""",
     """%%dpsql --explain
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 2, blocks = 512, bounds = (-1, 1), combine = 'mean') CORR(age, doctor_visits) AS r FROM visits""",
     """If the range of the results is unknown, `bounds = AUTO` releases a result on which 512 blocks agree, or NULL. It tests whether the order of

@@ -95,7 +95,7 @@ OPTION_NAMES: tuple[OptionName, ...] = (
                ("'partition'", "'rounds'", "'bernoulli'")),
     OptionName("rounds", _BLOCKS, "whole", "the number of partitions of rounds"),
     OptionName("candidates", _BLOCKS, "results", "the results that blocks may vote for"),
-    OptionName("units", (*_BLOCKS, *_STABLE), "whole", "the number of privacy units, if it is public"),
+    OptionName("units", _BLOCKS, "whole", "the number of privacy units, if it is public"),
     OptionName("most", _BLOCKS, "whole", "the most items that one block may vote for"),
     OptionName("top", _BLOCKS, "whole", "the number of items that win"),
     OptionName("max_hits", _DECLARE, "whole", "DECLARE: the number of hits after which it closes"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from functools import partial
@@ -338,7 +338,7 @@ class NoisyBlock(AggregatingBlock):
         fitted = self._fit(aggregates, share, private, choice)
         share = _free_delta(share, choice, fitted, private)
         operator = self._operator(aggregates, share, private, fitted)
-        sentences = (*self._protection(), *said, *fitted.sentences, *self._compare(operator))
+        sentences = (*self._protection(), *said, *fitted.sentences)
         self.binder.add_block(
             self.name, operator, self.released, self.bound.inputs, sentences, self.confidence, share.whole
         )
@@ -418,10 +418,6 @@ class NoisyBlock(AggregatingBlock):
         asked = caps.add_up(share, searched, caps.searches - searches)
         sentences = (*protection, *said, *fitted.sentences)
         self.binder.add_block(self.name, operator, self.released, inputs, sentences, self.confidence, asked)
-
-    def _compare(self, operator: Operator) -> Iterator[str]:
-        """Yield sentences that compare the operator with others, for EXPLAIN."""
-        yield from ()
 
     def _fit(
         self, aggregates: list[Aggregate], share: BudgetShare, private: bool, choice: NoiseChoice

@@ -11,7 +11,7 @@ clauses above it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import ClassVar
 
@@ -28,21 +28,15 @@ from dpsql.catalogue.aggregate_names import names_of
 from dpsql.language import options as opt
 from dpsql.language.dialect import bind_error, privacy_error, to_sql
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.aggregation import Together
-from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.inverse_sensitivity import (
-    ASSUMED_ROWS,
     EditedStatistic,
     InverseSensitivity,
     Spread,
     TrimmedMean,
-    describe_ways,
 )
 
 _FINEST = 1 << 15
 """About the least number of answers between the bounds, for a statistic between values."""
-_DELTA = Fraction(1, 10**6)
-"""The delta that EXPLAIN compares with if the policy has none."""
 
 
 def _spread(asked: AggregateCall) -> Aggregate:
@@ -149,10 +143,3 @@ class StableBlock(NoisyBlock):
             hint = f"STABLE knows {', '.join(self.known)}."
             raise privacy_error(self.select, "this SELECT has no statistic to answer.", hint)
         super().build_operator()
-
-    def _compare(self, operator: Operator) -> Iterator[str]:
-        units = self.options.get("units")
-        rows = (int(units),) if units is not None else ASSUMED_ROWS
-        delta = self.binder.catalog.policy.budget.default_delta or _DELTA
-        for part in operator.parts if isinstance(operator, Together) else ():
-            yield from describe_ways(part, delta, rows, units is not None, self.confidence)

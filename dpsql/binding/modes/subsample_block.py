@@ -48,7 +48,6 @@ from dpsql.mechanisms.subsample.subsample import (
     SubsampleAggregate,
     UnboundedRange,
     WinsorizedMean,
-    compare_combiners,
     split_by_rho,
 )
 
@@ -270,16 +269,6 @@ class Subsample:
         trim = math.floor((part or Fraction(1, 10)) * self.blocks.blocks) if kind == "trimmed_mean" else 0
         return BlockMean.calibrate(f.name, grid, epsilon, trim)
 
-    def comparison(self, f: Field, kind: str, epsilon: Fraction) -> tuple[str, ...]:
-        """Return EXPLAIN's comparison of an output's combiners."""
-        bounds = self.options.get("bounds")
-        if kind not in NUMERIC_COMBINERS or bounds is None or self.unbounded:
-            return ()
-        grid, trim = ResultRange(bounds[0], bounds[1], _POINTS), self.options.get("trim")
-        share = epsilon / (self.width(f) or 1)
-        confidence = self.options.confidence
-        return (compare_combiners(f.name, kind, grid, share, self.blocks.blocks, trim, confidence),)
-
     def feature_votes(self, source: BlockSource, f: Field, epsilon: Fraction) -> FeatureVotes:
         """Return the combiner of lists of names: noisy votes for each public name, or the names with most votes."""
         features = self.options.get("candidates")
@@ -315,8 +304,8 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
     this = Subsample(binder, select, options, env)
     name, bound = binder.name("block"), this.bind_source()
     found = bound.leave([this.combiner_name(f) in NUMERIC_COMBINERS for f in bound.fields])
-    operator, released, said, share = _combine(this, found)
-    _install(this, name, bound, operator, released, said, share)
+    operator, released, share = _combine(this, found)
+    _install(this, name, bound, operator, released, share)
 
 
 def question_block(
@@ -348,7 +337,6 @@ def _install(
     bound: BlockedQuery,
     operator: BlockOperator,
     released: list[Released],
-    said: tuple[str, ...] = (),
     share: BudgetShare | None = None,
 ) -> None:
     select, binder = this.select, this.binder
@@ -358,7 +346,7 @@ def _install(
         operator,
         released,
         (),
-        (this.blocks.sentence, *said),
+        (this.blocks.sentence,),
         this.options.confidence,
         None if share is None else share.whole,
     )
@@ -366,10 +354,8 @@ def _install(
     install(select, table_named(name), shown, also=("order", "limit", "with_", "qualify", "distinct"))
 
 
-def _combine(
-    this: Subsample, found: BlockedQuery
-) -> tuple[BlockOperator, list[Released], tuple[str, ...], BudgetShare]:
-    """Divide the budget; return the operator, its columns, EXPLAIN's additional sentences, and the loss."""
+def _combine(this: Subsample, found: BlockedQuery) -> tuple[BlockOperator, list[Released], BudgetShare]:
+    """Divide the budget; return the operator, its columns, and the loss."""
     options, fields = this.options, found.fields
     kinds = [this.combiner_name(f) for f in fields]
     outputs = list(zip(fields, kinds, strict=True))
@@ -381,9 +367,9 @@ def _combine(
         vote = partial(this.feature_votes, found.source, fields[0])
         votes = vote(share.whole.find_epsilon(price_of(vote)))
         counted = [Released("votes", "BIGINT", True)] if votes.noise is not None else []
-        return votes, [Released(fields[0].name, "VARCHAR"), *counted], (), share
+        return votes, [Released(fields[0].name, "VARCHAR"), *counted], share
     participation = this.blocks.participation(found.units)
-    combiners, released, said = [], list[Released](), tuple[str, ...]()
+    combiners, released = [], list[Released]()
     for (f, kind), amount in zip(outputs, share.amounts, strict=True):
         delta = share.delta_part if this.needs_delta(f, kind) else Fraction(0)
         build = partial(this.combiner, f, kind, delta=delta, participation=participation)
@@ -391,9 +377,8 @@ def _combine(
         combiner = build(epsilon)
         combiners.append(combiner)
         number = kind in NUMERIC_COMBINERS and this.width(f) is None
-        said += this.comparison(f, kind, epsilon)
         made = "DOUBLE" if number else f.typed.type.sql
         enough = not isinstance(combiner, BlockMedian) or combiner.reach is not None
         released.append(Released(f.name, made, number and enough))
     operator = SubsampleAggregate(found.source, tuple(combiners), options.confidence, participation)
-    return operator, released, said, share
+    return operator, released, share

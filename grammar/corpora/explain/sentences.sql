@@ -217,7 +217,7 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 2. the query runs exactly on each of 600 blocks of privacy units, in one pass.
 3. a: no bounds are declared: the mean of 600 block results without the 150 smallest and largest, with noise for the order of magnitude of their spread. Twice it is tested whether that is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 34 units (50% of runs), 40 units (95% of runs), 45 units (99% of runs) away from another answer (with certainty from 69), and with probability at most 5e-07 where the answer is not stable. Results that spread like a bell pass from about 360 blocks. The noise is within ±0.0401 to ±0.16 of the distance between the results left out, at 95%.
 ====
--- case: three ways to a spread, a trimmed mean, a median and a mode
+-- case: STABLE: a spread, a trimmed mean, a median and a mode
 SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age) AS spread, TRIMMED_MEAN(age, 0.1) AS middle, MEDIAN(age), MODE(ward) FROM visits
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
@@ -226,15 +226,11 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 3. middle: the mean without the lowest and the highest 0.1 of the rows, of age held to [0, 120] (from the policy). k is at most 1122, with 0.95 probability; no delta is needed, and it is never NULL.
 4. median(age): among 121 grid points, bounds from the policy. The value that 0.5 of the rows lie below, within 415.5 rows, with 0.95 probability. From 2723 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
 5. mode(ward): choose among the 3 public values of ward by how many rows have each. At most 163.8 rows behind the most frequent value, with 0.95 probability.
-6. median(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±19.2 / ±1.92 / ±0.192; PTR (δ=1e-07) NULL / NULL / exact; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
-7. iqr(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR (δ=1e-07) NULL / NULL / ±60; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
-8. trimmed_mean(age, 0.1), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR takes it as AVG with trim, and how far off only the data tell; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
-9. mode(ward), three ways at 0.95: inverse sensitivity, at most 163.8 rows behind the most frequent value; PTR (δ=1e-07), exact from a lead of 730 rows, else NULL; noise on each count, at most 327.5 rows behind.
-10. Choose median(age) among 121 grid points by the exponential mechanism (ε=0.25).
-11. Each interval of median(age) is a choice of its own, which takes ε=0.0625 of this in each group.
-12. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
-13. Choose trimmed_mean(age, 0.1) (the mean without the lowest and the highest 0.1 of the rows) among 61441 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
-14. Choose mode(ward) among 3 public values by the exponential mechanism (ε=0.25).
+6. Choose median(age) among 121 grid points by the exponential mechanism (ε=0.25).
+7. Each interval of median(age) is a choice of its own, which takes ε=0.0625 of this in each group.
+8. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
+9. Choose trimmed_mean(age, 0.1) (the mean without the lowest and the highest 0.1 of the rows) among 61441 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
+10. Choose mode(ward) among 3 public values by the exponential mechanism (ε=0.25).
 Mean absolute error (rows spread evenly between the bounds): spread ±4.8 of 1,000 rows, ±0.48 of 10,000, ±0.048 of 100,000; middle ±4.8 of 1,000 rows, ±0.48 of 10,000, ±0.048 of 100,000; median(age) ±6.4 of 1,000 rows, ±0.64 of 10,000, ±0.064 of 100,000.
 
 Error that 0.95 of all answers stay within, at other epsilons:
@@ -251,27 +247,12 @@ SELECT WITH STABLE OPTIONS (mu = 0.5) IQR(age) AS spread FROM visits
 Would cost μ=0.5; μ=1 of μ=1 left. It uses 25% of the gdp rule. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. spread: the upper quartile less the lower one, of age held to [0, 120] (from the policy). k is at most 194.8, with 0.95 probability; no delta is needed, and it is never NULL.
-3. iqr(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±4.49 / ±0.449 / ±0.0449; PTR (δ=1e-07) NULL / ±60 / ±27.5; noise for the whole range ±449, more than the bounds are apart, however many rows there are.
-4. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.800155): each weighs exp(-0.04001 k), where k is how many rows would have to come or go for the exact answer to reach it.
+3. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.800155): each weighs exp(-0.04001 k), where k is how many rows would have to come or go for the exact answer to reach it.
 Mean absolute error (rows spread evenly between the bounds): spread ±1.5 of 1,000 rows, ±0.15 of 10,000, ±0.015 of 100,000.
 
 Error that 0.95 of all answers stay within, at other mu:
                     μ=0.05    μ=0.1   μ=0.25   [μ=0.5]
   spread, in rows   ±1 948   ±973.8   ±389.5    ±194.8
-====
--- case: three ways where the number of people is public
-SELECT WITH STABLE OPTIONS (epsilon = 1, units = 30000) IQR(age) AS spread FROM visits
-----
-Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
-2. spread: the upper quartile less the lower one, of age held to [0, 120] (from the policy). k is at most 155.8, with 0.95 probability; no delta is needed, and it is never NULL.
-3. iqr(age), three ways at 0.95, for 30,000 rows spread evenly between the bounds (the spread is assumed): inverse sensitivity ±0.12; PTR (δ=1e-07) ±60; noise for the whole range ±359, more than the bounds are apart, however many rows there are.
-4. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=1): each weighs exp(-0.05 k), where k is how many rows would have to come or go for the exact answer to reach it.
-Mean absolute error (rows spread evenly between the bounds): spread ±1.2 of 1,000 rows, ±0.12 of 10,000, ±0.012 of 100,000.
-
-Error that 0.95 of all answers stay within, at other epsilons:
-                     ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
-  spread, in rows   ±1 558   ±779.2   ±311.7   ±155.8   ±77.92   ±31.17
 ====
 -- case: a threshold with answers
 DECLARE alarm ABOVE_THRESHOLD 2 * (SELECT 50) OPTIONS (epsilon = 1, max_hits = 3, answer = TRUE, gap = TRUE, budget_split = (0.2, 0.3, 0.5))
@@ -322,8 +303,8 @@ SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (-1, 1)) CORR(age, amount) 
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. The query runs on 128 blocks of privacy units.
-2. r: only the data know how far block results spread. Assuming a bell of deviation 0.05, the noise of each combiner at 95% is: median ±0.00792, mean ±0.0468, trimmed_mean ±0.0576, winsorized_mean ±0.0818. The answer's interval also holds how far results really spread, and may be far wider. The median of 128 block results held to [-1, 1], by the exponential mechanism; off by at most 37.6 ranks of 128 at 95%. The interval ends where about 11 of 128 results are outside, chosen with ε=0.25; it contains their median at the stated confidence.
-3. the query runs exactly on each of 128 blocks of privacy units, in one pass.
+2. the query runs exactly on each of 128 blocks of privacy units, in one pass.
+3. r: the median of 128 block results held to [-1, 1], by the exponential mechanism; off by at most 37.6 ranks of 128 at 95%. The interval ends where about 11 of 128 results are outside, chosen with ε=0.25; it contains their median at the stated confidence.
 4. CORR: numbers farther than 4,096 from 250 count as missing.
 ====
 -- case: too few blocks for an interval
@@ -331,8 +312,8 @@ SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 60, bounds = (-3, 3)) CORR(
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. The query runs on 60 blocks of privacy units.
-2. r: only the data know how far block results spread. Assuming a bell of deviation 0.15, the noise of each combiner at 95% is: median ±0.0386, mean ±0.3, trimmed_mean ±0.374, winsorized_mean ±0.599. The answer's interval also holds how far results really spread, and may be far wider. The median of 60 block results held to [-3, 3], by the exponential mechanism; off by at most 28.2 ranks of 60 at 95%. 60 blocks are too few for an interval at this epsilon.
-3. the query runs exactly on each of 60 blocks of privacy units, in one pass.
+2. the query runs exactly on each of 60 blocks of privacy units, in one pass.
+3. r: the median of 60 block results held to [-3, 3], by the exponential mechanism; off by at most 28.2 ranks of 60 at 95%. 60 blocks are too few for an interval at this epsilon.
 4. CORR: numbers farther than 4,096 from 250 count as missing.
 ====
 -- case: a utility that is no sum

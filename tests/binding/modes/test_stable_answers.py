@@ -1,4 +1,4 @@
-"""SELECT WITH STABLE through a session: answers, charges without delta, groups, caps, and what EXPLAIN compares."""
+"""SELECT WITH STABLE through a session: answers, charges without delta, groups and caps."""
 
 from __future__ import annotations
 
@@ -6,25 +6,13 @@ from fractions import Fraction
 from typing import Any
 
 import duckdb
-import numpy as np
 import pytest
 
 import dpsql
 from dpsql.mechanisms.aggregation import Together
-from dpsql.mechanisms.inverse_sensitivity import (
-    AnswerRuns,
-    InverseSensitivity,
-    SortedRows,
-    Spread,
-    TrimmedMean,
-    compare_ways,
-)
-from dpsql.mechanisms.order_statistics import WantedRank, choose_step
-from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.privacy.events import BoundedRange
 from tests.support import inside
 from tests.support.fixtures import con_fixture
-from tests.support.goodness import fixed
 
 POLICY = """
 [budget]
@@ -136,35 +124,3 @@ def test_medians_and_modes_are_those_of_mode_dp(con: duckdb.DuckDBPyConnection) 
             for mode in ("STABLE", "DP")
         )
         assert stable == noisy
-
-
-# -- what EXPLAIN compares --------------------------------------------------------------------------------------------
-
-
-def even_rows(n: int, top: int) -> SortedRows:
-    values, counts = np.unique(np.arange(n) * (top + 1) // n, return_counts=True)
-    return SortedRows(values, counts, 0, top)
-
-
-def test_expected_errors_are_met_by_evenly_spread_rows() -> None:
-    """In about 95 of 100 runs, and not at a third of the width."""
-    top, n, runs, epsilon = 1 << 15, 5_000, 600, Fraction(1, 5)
-    for statistic in (Spread(), TrimmedMean(Fraction(1, 10))):
-        part = InverseSensitivity("q", (), "a", statistic, 0, top, epsilon)
-        (expected,) = compare_ways(part, Fraction(1, 10**6), (n,), 0.95)
-        prepared, entropy = AnswerRuns.cut(statistic, even_rows(n, top), part.rate), fixed("even")
-        exact = int(prepared.starts[0])
-        off = np.array([abs(prepared.draw(entropy) - exact) for _ in range(runs)])
-        assert 0.91 < (off <= expected.inverse[0]).mean() <= 0.99
-        assert (off <= expected.inverse[0] / 3).mean() < 0.85, (
-            "the control: a third of the width is too little"
-        )
-    rank = WantedRank(Fraction(3, 4))
-    ranks = Quantiles("q", (), ("a",), (rank,), 0, top, epsilon)
-    (expected,) = compare_ways(ranks, Fraction(1, 10**6), (n,), 0.95)
-    values, counts = np.unique(np.arange(n) * (top + 1) // n, return_counts=True)
-    entropy = fixed("even quantile")
-    drawn = [choose_step(values, counts, 0, top, rank, ranks.rate(rank), entropy) for _ in range(runs)]
-    off = np.abs(np.array(drawn) - top * 3 // 4)
-    assert 0.91 < (off <= expected.inverse[0]).mean() <= 0.99
-    assert (off <= expected.inverse[0] / 3).mean() < 0.85

@@ -13,16 +13,12 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.subsample import subsample
 from dpsql.mechanisms.subsample.subsample import (
-    BlockMean,
     BlockMedian,
     Coordinates,
     MedianReach,
     ResultRange,
-    WinsorizedMean,
-    expect_combined,
     split_by_rho,
 )
 from dpsql.noise.entropy import Entropy
@@ -138,43 +134,6 @@ def test_an_interval_narrows_with_the_results() -> None:
             widths.setdefault(spread, []).append(high - low)
     assert held >= 21
     assert np.mean(widths[0.01]) * 20 < np.mean(widths[0.5])
-
-
-# -- what EXPLAIN compares --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("blocks", [60, 128])
-@pytest.mark.parametrize("kind", ["mean", "trimmed_mean", "winsorized_mean", "median"])
-def test_the_error_to_expect_is_the_error_that_comes(kind: str, blocks: int) -> None:
-    one, deviation = Fraction(1), 6 * float(subsample.SPREAD)
-    results = [deviation * x for x in map(_bell, range(blocks), itertools.repeat(blocks))]
-    noise, entropy = LaplaceNoise(one, RANGE.points), fixed(f"{kind} {blocks}")
-    made = {
-        "mean": BlockMean("m", RANGE, noise),
-        "trimmed_mean": BlockMean("m", RANGE, noise, blocks // 10),
-        "winsorized_mean": WinsorizedMean("m", RANGE, one),
-        "median": BlockMedian.with_interval("m", RANGE, one, blocks, 0.8),
-    }[kind]
-    came = [abs(made.combine(results, None, entropy, 0.8)[0]["m"][0].as_py()) for _ in range(120)]
-    expected = expect_combined(kind, RANGE, one, blocks, None, 0.8)
-    assert expected / 1.7 <= np.quantile(came, 0.8) <= expected * 1.7
-
-
-def _bell(i: int, n: int) -> float:
-    from statistics import NormalDist
-
-    return NormalDist().inv_cdf((i + 0.5) / n)
-
-
-def test_the_median_is_the_one_to_expect_least_of() -> None:
-    errors = {
-        kind: expect_combined(kind, RANGE, Fraction(1), 60, None, 0.95)
-        for kind in ("median", "mean", "trimmed_mean", "winsorized_mean")
-    }
-    assert min(errors, key=errors.__getitem__) == "median"
-    assert errors["winsorized_mean"] > 8 * errors["median"]
-    starved = expect_combined("median", RANGE, Fraction(1, 20), 60, None, 0.95)
-    assert starved > 0.9 * 3  # anywhere within the bounds: too little epsilon for so many grid points
 
 
 # -- vectors ----------------------------------------------------------------------------------------------------------
