@@ -174,10 +174,6 @@ def test_a_statement_shows_the_interval(session: dpsql.Session) -> None:
         "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 0.2, bounds = (0, 1000)) AVG(x) AS a FROM t"
     )
     assert "a" not in without.intervals
-    text = str(
-        session.explain("SELECT WITH SUBSAMPLE OPTIONS (epsilon = 2, bounds = (0, 1000)) AVG(x) AS a FROM t")
-    )
-    assert text.index("median ±") < text.index("mean ±")
 
 
 @pytest.mark.parametrize(("given", "loss"), [("", "ε=4"), (", delta = 1e-6", "ε=4, δ=1e-06")])
