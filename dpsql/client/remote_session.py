@@ -18,6 +18,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakValueDictionary
 
+import pyarrow as pa
+
 from dpsql.client.channel import Channel
 from dpsql.client.wire import (
     PROTOCOL,
@@ -30,8 +32,6 @@ from dpsql.client.wire import (
     read_as,
     read_entry,
     read_error,
-    read_statement_description,
-    read_tables,
     write_question,
 )
 from dpsql.errors import BindError, Error, Interrupted, ServerError
@@ -44,8 +44,6 @@ from dpsql.session.interface import AnalystSession, Question, SessionPlan, may_k
 from dpsql.session.result import DeclaredResult, Result
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from dpsql.policy.model import Policy
     from dpsql.privacy.records import Entry
     from dpsql.report.tables import BudgetPanel
@@ -288,10 +286,12 @@ class RemoteSession(AnalystSession):
         return self._ask_value(Explanation, "explain", write_question(question))
 
     def describe(self, text: str, params: Params | None = None) -> Description:
-        return read_statement_description(self._ask("describe", write_question(Question(text, params))).value)
+        from dpsql.session.explanation import Description
+
+        return self._ask_value(Description, "describe", write_question(Question(text, params)))
 
     def table_schemas(self) -> Mapping[str, pa.Schema]:
-        return read_tables(self._ask("schemas").value)
+        return self._ask_value(dict[str, pa.Schema], "schemas")
 
     def why(self) -> Why:
         from dpsql.session.explanation import Why
@@ -329,7 +329,7 @@ class RemoteSession(AnalystSession):
             _PATIENCE.reset(before)
 
     def _find_pictures(self, what: str) -> dict[str, object]:
-        return get_field(self._ask("plot", {"what": what}).value, "pictures", dict)
+        return self._ask_value(dict, "plot", {"what": what})
 
     def keep(self, name: str, result: object) -> None:
         self._schema = None

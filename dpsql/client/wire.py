@@ -22,7 +22,7 @@ import json
 import os
 import struct
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from fractions import Fraction
@@ -34,14 +34,13 @@ from dpsql import errors
 from dpsql.errors import Error
 from dpsql.language.parameter_values import drop_zone, name_parameters, read_name, unwrap_value
 from dpsql.late_dataclass import dataclass
-from dpsql.privacy.codec import read_value
+from dpsql.privacy.codec import add_codec, read_value, write_as
 from dpsql.privacy.events import Event
 from dpsql.privacy.filters import ACCOUNTANTS  # it imports every kind of event
 from dpsql.privacy.records import BudgetState, Entry
 from dpsql.session.result import Result
 
 if TYPE_CHECKING:
-    from dpsql.session.explanation import Description
     from dpsql.session.interface import Question
 
 _T = TypeVar("_T")
@@ -49,7 +48,7 @@ _T = TypeVar("_T")
 Head = Mapping[str, Any]
 """A JSON object, such as a message's head."""
 
-PROTOCOL = 4
+PROTOCOL = 5
 """The version of the messages."""
 MAX_HEAD = 64 << 20
 """The most bytes of a message's head."""
@@ -266,6 +265,19 @@ def read_entry(body: object) -> Entry:
 # -- results ----------------------------------------------------------------------------------------------------------
 
 
+_FACTS: dict[str, Any] = {
+    "loss": str,
+    "event": Event | None,
+    "notes": tuple[str, ...],
+    "statement_id": str | None,
+    "cost_line": str,
+    "confidence": float,
+    "whole": bool,
+    "expected_error": dict[str, float],
+}
+"""The attributes of a result beside its rows and intervals, with their types."""
+
+
 def write_result(result: Result, **more: object) -> Message:
     """Return a result's message; ``more`` extends the head."""
     table, names = result.table, result.columns
@@ -276,33 +288,23 @@ def write_result(result: Result, **more: object) -> Message:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, plain.schema) as writer:
         writer.write_table(plain)
-    head = {
+    head: dict[str, object] = {
         "kind": "result",
         "columns": names,
         "rows": len(result),
         "intervals": list(result.ends),
-        "loss": result.loss,
-        "event": None if result.event is None else result.event.to_json(),
-        "notes": list(result.notes),
-        "statement_id": result.statement_id,
-        "cost_line": result.cost_line,
-        "confidence": float(result.confidence),
-        "whole": result.whole,
-        "expected_error": result.expected_error,
-        **more,
     }
-    return Message(head, sink.getvalue().to_pybytes())
-
-
-def _read_errors(body: dict[str, object]) -> dict[str, float]:
-    return {name: get_field(body, name, float) for name in body}
+    head |= {name: write_as(kind, getattr(result, name)) for name, kind in _FACTS.items()}
+    return Message({**head, **more}, sink.getvalue().to_pybytes())
 
 
 def parse_result(message: Message) -> Result:
     """Parse a result's message; WireError if malformed."""
     head = message.head
-    columns, measured = (_texts(head, name) for name in ("columns", "intervals"))
     try:
+        columns, measured = (
+            list(read_value(tuple[str, ...], head.get(name))) for name in ("columns", "intervals")
+        )
         with pa.ipc.open_stream(message.payload) as stream:
             table = stream.read_all()
         for column in table.columns:
@@ -314,18 +316,10 @@ def parse_result(message: Message) -> Result:
             raise ValueError
         if columns and table.num_rows != get_field(head, "rows", int):  # Arrow keeps none without columns
             raise ValueError
-        event = head.get("event")
         return Result(
             pa.Table.from_arrays(table.columns[: len(columns)], names=columns),
             intervals={name: (ends[2 * i], ends[2 * i + 1]) for i, name in enumerate(measured)},
-            loss=get_field(head, "loss", str),
-            event=None if event is None else read_as(Event, event),
-            notes=_texts(head, "notes"),
-            statement_id=_optional(head, "statement_id"),
-            cost_line=get_field(head, "cost_line", str),
-            confidence=get_field(head, "confidence", float),
-            whole=get_field(head, "whole", bool),
-            expected_error=_read_errors(get_field(head, "expected_error", dict, {})),
+            **{name: read_value(kind, head.get(name)) for name, kind in _FACTS.items()},
         )
     except (*MALFORMED, pa.ArrowException):
         raise WireError("a result arrived whose rows can't be read.") from None
@@ -359,13 +353,6 @@ def _check_array(array: pa.Array) -> None:
             _check_array(one)
     elif not pa.types.is_decimal(kind):
         array.validate(full=True)
-
-
-def _texts(head: Head, name: str) -> list[str]:
-    listed = get_field(head, name, list)
-    if not all(isinstance(item, str) for item in listed):
-        raise WireError(f"a message arrived without a proper {name!r}.")
-    return listed
 
 
 _CHOICE, _IN_PLACE = "GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener"
@@ -502,39 +489,15 @@ def _read_param(value: Any) -> object:
     return _READ[kind](text)
 
 
-def write_arrow_schemas(schemas: Iterable[pa.Schema]) -> list[str]:
-    """Return columns' names and types as JSON values."""
-    return [base64.b64encode(schema.serialize()).decode() for schema in schemas]
+def _write_schema(schema: pa.Schema) -> str:
+    return base64.b64encode(schema.serialize()).decode()
 
 
-def read_arrow_schemas(body: Any) -> list[pa.Schema]:
-    """Parse columns' names and types; WireError if malformed."""
+def _read_schema(body: object) -> pa.Schema:
     try:
-        return [pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True))) for text in body]
-    except (*MALFORMED, pa.ArrowException):
-        raise WireError("columns arrived that are none.") from None
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(read_value(str, body), validate=True)))
+    except pa.ArrowException:
+        raise ValueError("no schema") from None
 
 
-def write_statement_description(found: Description) -> Message:
-    """Return a message with a statement's description."""
-    schema = [] if found.schema is None else [found.schema]
-    schemas = {"schema": write_arrow_schemas(schema), "parameters": write_arrow_schemas([found.parameters])}
-    return make_value(**schemas, price=found.price)
-
-
-def read_statement_description(head: Head) -> Description:
-    """Parse a statement's description; WireError if malformed."""
-    from dpsql.session.explanation import Description
-
-    schema, parameters = read_arrow_schemas(head.get("schema")), read_arrow_schemas(head.get("parameters"))
-    if len(schema) > 1 or len(parameters) != 1:
-        raise WireError("columns arrived that are none.")
-    return Description(schema[0] if schema else None, parameters[0], get_field(head, "price", str))
-
-
-def read_tables(head: Head) -> dict[str, pa.Schema]:
-    """Parse tables with their columns; WireError if malformed."""
-    names, schemas = _texts(head, "tables"), read_arrow_schemas(head.get("schemas"))
-    if len(names) != len(schemas):
-        raise WireError("tables arrived that are none.")
-    return dict(zip(names, schemas, strict=True))
+add_codec(pa.Schema, _write_schema, _read_schema)

@@ -127,11 +127,21 @@ def _read_fraction(value: object) -> Fraction:
 def _read_float(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TypeError
+    if isinstance(value, str) and value not in _NOT_FINITE:
+        raise ValueError
     return float(value)
+
+
+_NOT_FINITE = ("inf", "-inf", "nan")
 
 
 _PLAIN: dict[object, _Codec] = {
     Fraction: _Codec(lambda value: str(Fraction(value)), _read_fraction),
     float: _Codec(lambda value: value if math.isfinite(value) else str(value), _read_float),
-    **{kind: _Codec(lambda value: value, partial(_check, kind)) for kind in (str, int, bool, bytes)},
+    **{kind: _Codec(lambda value: value, partial(_check, kind)) for kind in (str, int, bool, bytes, dict)},
 }
+
+
+def add_codec(kind: type[_T], write: Callable[[_T], object], read: Callable[[object], _T]) -> None:
+    """Write and read the values of a library's type by functions; errors of ``read`` are those of :func:`read_value`."""
+    _PLAIN[kind] = _Codec(write, read)

@@ -27,6 +27,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from dpsql.client.wire import (
     MAX_RESULT,
     Head,
@@ -38,11 +40,9 @@ from dpsql.client.wire import (
     make_value,
     read_amount,
     read_params,
-    write_arrow_schemas,
     write_error,
     write_question,
     write_result,
-    write_statement_description,
 )
 from dpsql.errors import BindError, Error, Interrupted, ParseError, PostprocessingError
 from dpsql.language.statements import parse
@@ -53,7 +53,7 @@ from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel, clip_text
 from dpsql.server.rights import BODY_OVERHEAD, FAILED
 from dpsql.session.description import match_parameters
-from dpsql.session.explanation import Explanation, Why
+from dpsql.session.explanation import Description, Explanation, Why
 from dpsql.session.interface import Question, may_keep
 from dpsql.session.pipeline import watch_touch
 from dpsql.session.result import Result
@@ -245,19 +245,9 @@ class ClientSession:
 
     # -- operations that spend nothing ----------------------------------------------------------------------------------
 
-    def _describe(self, head: Head) -> Iterator[Message]:
-        """Yield the columns of the answer and of the parameters, and the price."""
-        asked = _read_question(head)
-        yield write_statement_description(self.session.describe(asked.text, asked.params))
-
-    def _schemas(self, head: Head) -> Iterator[Message]:
-        """Yield the columns of the policy's tables."""
-        found = self.session.table_schemas()
-        yield make_value(tables=list(found), schemas=write_arrow_schemas(found.values()))
-
-    def _give_record(self, head: Head, operation: str) -> Iterator[Message]:
-        """Yield the record that a session's method of this name returns."""
-        kind, find = _RECORDS[operation]
+    def _give_value(self, head: Head, operation: str) -> Iterator[Message]:
+        """Yield the value that a session's method of this name returns."""
+        kind, find = _VALUES[operation]
         yield make_value(value=write_as(kind, find(self.session, head)))
 
     def _check_name(self, head: Head) -> Iterator[Message]:
@@ -273,10 +263,6 @@ class ClientSession:
         self.session.keep(name, result)
         self._note_kept(name, question)
         yield from ()
-
-    def _plot(self, head: Head) -> Iterator[Message]:
-        pictures = list_pictures(self.session.account, get_field(head, "what", str))
-        yield make_value(pictures=pictures)
 
     # -- the journal ----------------------------------------------------------------------------------------------------
 
@@ -338,23 +324,31 @@ def _explain(session: Session, head: Head) -> Explanation:
     return session.explain(asked.text, asked.params, epsilon=asked.epsilon)
 
 
+def _describe(session: Session, head: Head) -> Description:
+    asked = _read_question(head)
+    return session.describe(asked.text, asked.params)
+
+
 def _list_ledger(session: Session, head: Head) -> list[Entry]:
     return session.ledger(None if head.get("last") is None else get_field(head, "last", int))
 
 
-_RECORDS: dict[str, tuple[object, Callable[[Session, Head], object]]] = {
+_VALUES: dict[str, tuple[object, Callable[[Session, Head], object]]] = {
+    "describe": (Description, _describe),
+    "schemas": (dict[str, pa.Schema], lambda session, head: session.table_schemas()),
     "explain": (Explanation, _explain),
     "why": (Why, lambda session, head: session.why()),
     "budget": (BudgetState, lambda session, head: session.budget()),
     "budget_panel": (BudgetPanel, _show_panel),
     "columns": (dict[str, str], lambda session, head: session.columns(get_field(head, "table", str))),
     "ledger": (tuple[Entry, ...], _list_ledger),
+    "plot": (dict, lambda session, head: list_pictures(session.account, get_field(head, "what", str))),
 }
-"""The operations that return a record: its type, and the session's method."""
-_NAMES = "run plan postgres_run postgres_describe describe schemas check_name keep plot"
+"""The operations that return a value: its type, and the session's method."""
+_NAMES = "run plan postgres_run postgres_describe check_name keep"
 OPERATIONS: dict[str, Callable[[ClientSession, Head], Iterator[Message]]] = {
     **{name: vars(ClientSession)[f"_{name}"] for name in _NAMES.split()},
-    **{name: partial(ClientSession._give_record, operation=name) for name in _RECORDS},
+    **{name: partial(ClientSession._give_value, operation=name) for name in _VALUES},
 }
 """The operations by their names."""
 

@@ -7,10 +7,12 @@ import re
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.client.wire import WireError, _read_errors
+from dpsql.client.wire import Message, WireError, parse_result, write_result
+from dpsql.session.result import Result
 from tests.support.fixtures import con_fixture, session_fixture
 
 POLICY = """
@@ -93,7 +95,8 @@ def test_what_is_told_stays_with_the_result(held: dpsql.Session) -> None:
 
 
 def test_errors_from_a_server_are_numbers() -> None:
-    assert _read_errors({"n": 1.5}) == {"n": 1.5}
+    sent = write_result(Result(pa.table({"n": [1]}), expected_error={"n": 1.5}))
+    assert parse_result(sent).expected_error == {"n": 1.5}
     for bad in ({"n": "x"}, {"n": None}, {"n": [1]}):
         with pytest.raises(WireError):
-            _read_errors(bad)
+            parse_result(Message({**sent.head, "expected_error": bad}, sent.payload))

@@ -14,7 +14,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -28,8 +28,7 @@ from dpsql.client.wire import (
     encode,
     get_field,
     parse_result,
-    read_statement_description,
-    read_tables,
+    read_as,
     write_params,
 )
 from dpsql.errors import BindError, Error, ParseError, PrivacyError
@@ -40,10 +39,10 @@ from dpsql.server.flight.protobuf import make_message, pack_message, unpack_mess
 from dpsql.server.queues import AnalystQueue, SessionRecord
 from dpsql.server.rights import Refused
 from dpsql.server.served import Right
+from dpsql.session.explanation import Description
 from dpsql.session.result import Result
 
-if TYPE_CHECKING:
-    from dpsql.session.explanation import Description
+_T = TypeVar("_T")
 
 TABLE_TYPE = "TABLE"
 SCHEMA_NAME = ""
@@ -477,7 +476,7 @@ class FlightSqlService:
         names = list_tables(caller.served.name, policy, command)
         schemas = None
         if command.include_schema:
-            schemas = read_tables(self._ask_value(caller, context, "schemas", {}).head)
+            schemas = self._ask_value(dict[str, pa.Schema], caller, context, "schemas", {})
         return make_tables(caller.served.name, names, schemas)
 
     # -- the worker ---------------------------------------------------------------------------------------------
@@ -485,7 +484,7 @@ class FlightSqlService:
     def _describe(self, caller: Right, context: object, held: StatementHandle) -> Description:
         """Return the columns of a statement, those of its parameters, and its price."""
         asked = {"text": held.text, "bound": held.bound}
-        return read_statement_description(self._ask_value(caller, context, "describe", asked).head)
+        return self._ask_value(Description, caller, context, "describe", asked)
 
     def _run(self, caller: Right, context: object, held: StatementHandle) -> Result:
         """Answer a statement; of several, the last one's result is given."""
@@ -493,12 +492,10 @@ class FlightSqlService:
         results = [message for message in found if message.head["kind"] == "result"]
         return parse_result(results[-1]) if results else Result(pa.table({}))
 
-    def _ask_value(self, caller: Right, context: object, operation: str, head: Head) -> Message:
-        messages = self._ask(caller, context, operation, head)
-        found = next((message for message in messages if message.head["kind"] == "value"), None)
-        if found is None:
-            raise WireError("the worker's reply holds no value.")
-        return found
+    def _ask_value(self, kind: type[_T], caller: Right, context: object, operation: str, head: Head) -> _T:
+        """Ask the worker, and return the one value of its reply."""
+        values = [message.head.get("value") for message in self._ask(caller, context, operation, head)]
+        return read_as(kind, values[0])
 
     def _ask(self, caller: Right, context: Any, operation: str, head: Head) -> list[Message]:
         """Ask the worker, and return its messages once they may leave."""

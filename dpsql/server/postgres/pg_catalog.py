@@ -164,9 +164,8 @@ class Catalogue:
             "oid datname datdba datcollate datctype encoding datallowconn datconnlimit dattablespace datlocprovider",
             (_DATABASE_OID, self._database, _OWNER_OID, "C", "C", 6, True, -1, 1663, "c"),
         )
-        for relation in ("pg_roles", "pg_authid"):
-            roles = ((_OWNER_OID, "owner", True, True, -1), (_ANALYST_OID, analyst, True, True, -1))
-            rows.add(relation, "oid rolname rolcanlogin rolinherit rolconnlimit", *roles)
+        roles = ((_OWNER_OID, "owner", True, True, -1), (_ANALYST_OID, analyst, True, True, -1))
+        rows.add("pg_roles", "oid rolname rolcanlogin rolinherit rolconnlimit", *roles)
         rows.add("pg_user", "usename usesysid usesuper usecreatedb", (analyst, _ANALYST_OID, False, False))
         _add_types(rows)
         words = sorted(word.lower() for word in (*OFFERED_MODES, *MECHANISMS))
