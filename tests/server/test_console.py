@@ -43,7 +43,7 @@ from tests.support.served import (
 )
 
 pytestmark = pytest.mark.timeout(600)
-PAGES = ("", "report", "live")
+PAGES = ("", "live")
 HOSTILE = "<img src=x onerror=alert(1)>\"'&{{7*7}}</script><script>alert(2)</script>"
 NASTY = 'a<b>&"c'
 """The name of a policy file, and so of a catalog."""
@@ -365,22 +365,6 @@ def test_what_is_left_and_who_may_ask(owner: Owner, policy: Path) -> None:
     assert "the server" in page.text
 
 
-def test_the_report_comes_when_it_is_made(owner: Owner) -> None:
-    end = time.monotonic() + 150
-    while "being added up" in (text := owner.read(place("report"))):
-        assert "http-equiv" in text
-        assert time.monotonic() < end
-        time.sleep(0.5)
-    page = Parts(text)
-    assert "The guarantee" in page.text
-    assert sum(name == "svg" for name, _ in page.elements) == 6, "five pictures, and the bar of the budget"
-    assert "Trade-off" in page.text
-    assert "Sums by person" in page.text
-    assert "of 10002" in page.text, "ten thousand statements, of which it has the newest"
-    assert "WHERE day = 10000" in page.text
-    assert "Refused statements cost nothing" in page.text
-
-
 def test_names_and_texts_are_escaped(owner: Owner) -> None:
     seen = ""
     for path in map(place, PAGES):
@@ -400,20 +384,18 @@ def test_names_and_texts_are_escaped(owner: Owner) -> None:
 
 
 def test_labels_for_screen_readers(owner: Owner) -> None:
-    for tab in PAGES[:-1]:
-        page = Parts(owner.read(place(tab)))
-        assert next(given["href"] for name, given in page.elements if name == "a") == "#content", (
-            "first a way past the menu"
-        )
-        assert [given["lang"] for name, given in page.elements if name == "html"] == ["en"]
-        assert sum(name == "h1" for name, _ in page.elements) == 1
-        for name, given in page.elements:
-            assert name != "th" or given["scope"] == "col"
-            assert name != "nav" or given["aria-label"]
-            assert given.get("class") != "scroll" or (given["role"], given["tabindex"]) == ("region", "0")
-        tables, captions = (sum(name == kind for name, _ in page.elements) for kind in ("table", "caption"))
-        assert tables == captions
-        assert sum(given.get("aria-current") == "page" for _, given in page.elements) == 1
+    page = Parts(owner.read(place()))
+    assert next(given["href"] for name, given in page.elements if name == "a") == "#content", (
+        "first a way past the menu"
+    )
+    assert [given["lang"] for name, given in page.elements if name == "html"] == ["en"]
+    assert sum(name == "h1" for name, _ in page.elements) == 1
+    for name, given in page.elements:
+        assert name != "th" or given["scope"] == "col"
+        assert name != "nav" or given["aria-label"]
+        assert given.get("class") != "scroll" or (given["role"], given["tabindex"]) == ("region", "0")
+    tables, captions = (sum(name == kind for name, _ in page.elements) for kind in ("table", "caption"))
+    assert tables == captions
 
 
 def test_what_runs_pauses_and_overruns(tmp_path: Path) -> None:
@@ -522,16 +504,12 @@ def test_the_page_in_a_browser(server: tuple[ServerProcess, Owner], look: str) -
         page.focus("#pause")
         page.keyboard.press("Enter")
         assert page.inner_text("#pause") == "Go on with updates"
-        for path in (place("report"), place()):
-            page.goto(f"http://{owner.address}{path}")
-            if path == place("report"):
-                page.wait_for_selector("#picture-trade-off polyline", timeout=120_000)
-            folder = os.environ.get("DPSQL_SHOTS")
-            if folder:
-                page.screenshot(path=f"{folder}/console{path.rpartition('/')[2]}-{look}.png", full_page=True)
-            for width in (1200, 390):
-                page.set_viewport_size({"width": width, "height": 1000})
-                assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path, width)
+        folder = os.environ.get("DPSQL_SHOTS")
+        if folder:
+            page.screenshot(path=f"{folder}/console-{look}.png", full_page=True)
+        for width in (1200, 390):
+            page.set_viewport_size({"width": width, "height": 1000})
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
         widths = page.eval_on_selector_all(
             ".track rect", "all => all.map(e => e.getBoundingClientRect().width)"
         )

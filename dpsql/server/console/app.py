@@ -5,8 +5,8 @@ This module stands apart from :mod:`dpsql.server.console.process`, which serves 
 A one-time link gives a browser a cookie; without it, every address except a link's answers one sentence. The page allows GET and
 HEAD only, and refuses requests that name another host or come from another site, since nothing can be changed here.
 
-Each request reads the budget and the latest statements. A thread counts the statements of each analyst, and makes the report of
-the whole ledger, in at most a twentieth of the time, while somebody looks at it.
+Each request reads the budget and the latest statements. A thread counts the statements of each analyst. The sums of the whole
+ledger are in ``dpsql report``.
 
 :func:`dpsql.report.tables.fill` escapes everything in templates, since analysts choose names and texts.
 
@@ -21,7 +21,7 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,8 +32,8 @@ from dpsql.errors import Error, PolicyError
 from dpsql.late_dataclass import dataclass
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.records import BudgetState, Entry
-from dpsql.report.data import describe_entry, make_report
-from dpsql.report.pages import write_bar, write_sections, write_statements, write_table
+from dpsql.report.data import describe_entry
+from dpsql.report.pages import write_bar, write_statements, write_table
 from dpsql.report.tables import Data, Html, clip_text, fill, join, name_of, read_template, tag
 from dpsql.server.analyst_tokens import TokenFile, TokenRecord
 from dpsql.server.frames import FrameError, Frames
@@ -48,10 +48,6 @@ LATEST_STATEMENTS = 20
 _STEP = 500
 """Statements read under one lock."""
 _LOOK_SECONDS = 1.0
-_WANTED_SECONDS = 600.0
-"""Seconds after the last request for the report during which it is refreshed."""
-_REST = 20.0
-"""The report takes at most a twentieth of the time."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +85,7 @@ class LedgerView:
         self._counts: Counter[tuple[str, bool]] = Counter()
         """The number of statements by analyst and by whether they were refused."""
         self._shares: tuple[int, dict[str, BudgetState]] = (-1, {})
-        self._report: Data | None = None
-        self._report_row = -1
-        self._wanted = 0.0
-        self._made_again = 0.0
-        self._woken = threading.Event()
-        self.report_error = ""
-        threading.Thread(target=self._work, daemon=True, name="dpsql-figures").start()
+        threading.Thread(target=self._count, daemon=True, name="dpsql-figures").start()
 
     def open(self, readings: int = 0) -> Ledger:
         """Return the ledger, opened again if the policy was read again.
@@ -130,12 +120,17 @@ class LedgerView:
     def _describe(self, ledger: Ledger, entries: Iterable[Entry]) -> list[Data]:
         return [describe_entry(entry, ledger.accountant, ledger.policy) for entry in entries]
 
-    def _look_further(self, ledger: Ledger) -> None:
-        """Count further statements."""
-        end = min(ledger.count, self._looked + _STEP)
-        for entry in ledger.walk(self._looked + 1, end):
-            self._counts[name_of(entry), entry.outcome == "refused"] += 1
-        self._looked = end
+    def _count(self) -> None:
+        """Count new statements, some at a time, so that requests don't wait."""
+        while True:
+            more = False
+            with suppress(Error), self._lock:
+                ledger = self.open()
+                end = min(ledger.count, self._looked + _STEP)
+                for entry in ledger.walk(self._looked + 1, end):
+                    self._counts[name_of(entry), entry.outcome == "refused"] += 1
+                self._looked, more = end, end < ledger.count
+            time.sleep(0 if more else _LOOK_SECONDS)
 
     # -- people ---------------------------------------------------------------------------------------------------
 
@@ -173,96 +168,36 @@ class LedgerView:
             self._shares = (row, found)
         return self._shares[1]
 
-    # -- the report --------------------------------------------------------------------------------------------------
 
-    def find_report(self) -> tuple[Data | None, int]:
-        """Return the last report and the number of new rows since; None before the first one."""
-        self._wanted = time.monotonic() + _WANTED_SECONDS
-        with self._lock:
-            row = self.open().last_row
-        if self._report_row != row:
-            self._woken.set()
-        return self._report, row - self._report_row
-
-    def _work(self) -> None:
-        """Count new statements, and make a report that is wanted."""
-        while True:
-            self._woken.wait(_LOOK_SECONDS)
-            self._woken.clear()
-            with suppress(Error):
-                for _ in self._look_at_all():
-                    time.sleep(0)
-            now = time.monotonic()
-            if now < self._wanted and now >= self._made_again:
-                self._make_report()
-
-    def _look_at_all(self) -> Iterator[int]:
-        """Count new statements; yield the number of those left after each step."""
-        while True:
-            with self._lock:
-                ledger = self.open()
-                if ledger.count <= self._looked:
-                    return
-                self._look_further(ledger)
-            yield ledger.count - self._looked
-
-    def _make_report(self) -> None:
-        began = time.monotonic()
-        try:
-            with Ledger.read(self.path) as ledger:  # a second one, so that no request waits
-                row = ledger.last_row
-                if row == self._report_row:
-                    return
-                made = make_report(ledger, ledger.policy)
-            self._report, self._report_row, self.report_error = made, row, ""
-        except Error as error:
-            self.report_error = error.message
-        now = time.monotonic()
-        self._made_again = now + _REST * (now - began)
-
-
-TABS = {"": "Now", "report": "Report"}
-"""The pages of a policy: the last part of the address, and the title."""
 _STAGES = {"waits": "waits for its turn", "works": "before private data", "reads": "reads private data"}
-_AGAIN = Html('<noscript><meta http-equiv="refresh" content="10"></noscript>\n')
-_SOON = Html('<meta http-equiv="refresh" content="3">\n')
 
 
-def write_link(policy: str, tab: str = "") -> str:
+def write_link(policy: str, part: str = "") -> str:
     """Return the address of a policy's page."""
-    return f"/policy/{quote(policy, safe='')}/{tab}"
+    return f"/policy/{quote(policy, safe='')}/{part}"
 
 
-def write_links(links: Iterable[tuple[str, str, bool]], mark: str = "true") -> Html:
-    """Write links as items of a list: text, address, and whether it is the current one."""
-    items = (tag("a", text, href=to, aria_current=mark if current else None) for text, to, current in links)
-    return join(tag("li", item) for item in items)
-
-
-def write_frame(
-    view: LedgerView, names: Sequence[str], tab: str, content: Html, told: str, again: Html | None = None
-) -> Html:
+def write_frame(view: LedgerView, names: Sequence[str], content: Html, told: str) -> Html:
     """Write a whole page.
 
     Args:
         view: its policy.
         names: all policies.
-        tab: one of :data:`TABS`.
         content: its content.
         told: the sentence next to the title, which a script updates.
-        again: the head's instruction to reload; by default every ten seconds without scripts.
     """
-    tabs = ((title, write_link(view.name, name), name == tab) for name, title in TABS.items())
-    others = ((name, write_link(name), name == view.name) for name in names)
-    chosen = tag("nav", tag("ul", write_links(others), class_="policies"), aria_label="Policies")
+    links = (
+        tag("a", name, href=write_link(name), aria_current="page" if name == view.name else None)
+        for name in names
+    )
+    listed = tag("ul", join(tag("li", link) for link in links), class_="policies")
+    chosen = tag("nav", listed, aria_label="Policies")
     return fill(
         "console.html",
-        title=f"{TABS[tab]} · {view.name} · dpsql",
+        title=f"{view.name} · dpsql",
         heading=f"Privacy budget of {view.name}",
         policies=chosen if len(names) > 1 else Html(),
-        tabs=write_links(tabs, "page"),
         live=write_link(view.name, "live"),
-        again=_AGAIN if again is None else again,
         told=told,
         content=content,
     )
@@ -386,19 +321,6 @@ def _write_state(one: AnalystView) -> Html:
     return tag("span", f"may ask until {token.expires[:10]}")
 
 
-def write_report_tab(view: LedgerView) -> tuple[Html, Html]:
-    """Write the report, as ``dpsql report`` does, and the instruction to reload while it is being made."""
-    data, behind = view.find_report()
-    if data is None:
-        sentence = (
-            view.report_error or "The ledger is being added up. This page shows the sums when they are ready."
-        )
-        return tag("p", sentence, role="status"), _SOON
-    since = f"As of {data['written'][:19].replace('T', ' ')} UTC"
-    since += "; newer statements are being added." if behind else "."
-    return tag("p", since, class_="quiet") + write_sections(data), Html()
-
-
 ANSWER_SECONDS = 10.0
 """Seconds that the front may take to answer."""
 
@@ -500,27 +422,22 @@ class ConsolePages:
                 self._live = (time.monotonic(), self._ask({"kind": "live"}))
             return self._live[1]
 
-    def write(self, name: str, tab: str) -> Html | None:
+    def write(self, name: str, part: str) -> Html | None:
         """Write a page; return None if the address has none.
 
         Raises:
             Error: the ledger can't be read or trusted.
         """
         view = self.views.get(name)
-        if view is None or tab not in (*TABS, "live"):
+        if view is None or part not in ("", "live"):
             return None
         live = self.ask_live()
         mine = next(one for one in live["policies"] if one["name"] == name)
         view.open(mine["readings"])
-        told, again = tell_now(view, mine), None
-        if tab == "live":
-            status = tag("p", told, id="told")
-            return status + write_now(view, mine)
-        if tab == "":
-            content = write_now(view, mine)
-        else:
-            content, again = write_report_tab(view)
-        return write_frame(view, list(self.views), tab, content, told, again)
+        told, content = tell_now(view, mine), write_now(view, mine)
+        if part == "live":
+            return tag("p", told, id="told") + content
+        return write_frame(view, list(self.views), content, told)
 
 
 def make_app(setup: Data, pages: ConsolePages) -> Starlette:
@@ -582,9 +499,9 @@ def make_app(setup: Data, pages: ConsolePages) -> Starlette:
         return Response(str(text), media_type=kind)
 
     def show(request: Request) -> Response:
-        name, tab = request.path_params["policy"], request.path_params.get("tab", "")
+        name, part = request.path_params["policy"], request.path_params.get("part", "")
         try:
-            page = pages.write(name, tab)
+            page = pages.write(name, part)
         except Error as error:
             return PlainTextResponse("\n".join(error.lines()), 503)
         if page is None:
@@ -596,6 +513,6 @@ def make_app(setup: Data, pages: ConsolePages) -> Starlette:
         Route("/enter", enter),
         *(Route(f"/{name}", show_file) for name in files),
         Route("/policy/{policy}/", show),
-        Route("/policy/{policy}/{tab}", show),
+        Route("/policy/{policy}/{part}", show),
     ]
     return Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)])
