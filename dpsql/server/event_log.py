@@ -41,6 +41,8 @@ class EventLog:
         self.counts: Counter[str] = Counter()
         """How many lines of each event there were, without those about single requests."""
         self._lock = threading.Lock()
+        self._begin = ""
+        """A new line, if the last one could not be written to its end."""
 
     def write(self, event: str, **fields: str | int | float | None) -> None:
         """Write a line.
@@ -66,10 +68,11 @@ class EventLog:
                 self.counts[event] += 1
             try:
                 if self._file is not None:
-                    self._file.write(line)
+                    self._file.write(self._begin + line)
                     self._file.flush()
+                    self._begin = ""
             except (OSError, ValueError):  # full, or closed
-                pass
+                self._begin = "\n"
         if self._alert is not None and event in ALERTS:
             about = {name: value for name, value in written.items() if name not in ("when", "count")}
             self._alert.add(json.dumps(about), line)

@@ -45,6 +45,31 @@ def test_no_line_has_a_text_or_a_parameter() -> None:
             log.write("answer", **{field: "secret"})
 
 
+class FullDisk(io.StringIO):
+    """A file on a disk with room for some more characters."""
+
+    room = 120
+
+    def write(self, text: str) -> int:
+        fits, self.room = text[: self.room], max(0, self.room - len(text))
+        super().write(fits)
+        if fits != text:
+            raise OSError("no space left")
+        return len(text)
+
+
+def test_a_line_that_was_cut_off_spoils_no_other() -> None:
+    file = FullDisk()
+    log = EventLog(file)
+    for number in range(3):
+        log.write("charge", statement=number)
+    file.room = 1000
+    log.write("charge", statement=3)
+    first, *cut, last = file.getvalue().splitlines()
+    assert [json.loads(line)["statement"] for line in (first, last)] == [0, 3]
+    assert all(len(line) < len(last) for line in cut)
+
+
 def test_a_log_that_can_not_be_written_stops_nothing() -> None:
     closed = io.StringIO()
     closed.close()
