@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,19 +58,6 @@ def test_what_an_analyst_sees_of_others(server: ServerProcess, ada: RemoteSessio
         ]
         assert not any("bob" in text for text in shown)
         assert not any("parquet" in text for text in shown)
-
-
-def test_a_token_that_ends_is_told(server: ServerProcess) -> None:
-    from dpsql.server.analyst_tokens import TokenFile
-
-    token = TokenFile(server.policy).rotate("bob")
-    with dpsql.connect(server.url, token=token) as bob:
-        bob.sql("SELECT 1")
-        TokenFile(server.policy).rotate("bob")
-        with pytest.raises(dpsql.ServerError, match="token"):
-            for _ in range(600):
-                bob.sql("SELECT 1")
-                time.sleep(0.05)
 
 
 def test_dbapi_and_pandas(server: ServerProcess) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -335,24 +334,6 @@ def test_in_memory(tmp_path: Path, register: Path) -> None:
         ledger.state()
     assert list(tmp_path.iterdir()) == []
     assert not register.exists()
-
-
-def test_threads_share_one_budget(ledger: Ledger) -> None:
-    paid: list[int] = []
-
-    def spend() -> None:
-        for _ in range(3):
-            try:
-                paid.append(ledger.reserve(TENTH, "q").statement_id)
-            except BudgetExceeded:
-                return
-
-    threads = [threading.Thread(target=spend) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(paid) == list(range(1, 11))
 
 
 def test_another_accountant_reads_the_same_events(path: Path) -> None:

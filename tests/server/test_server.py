@@ -25,7 +25,6 @@ from tests.support.served import (
     BareClient,
     Reply,
     ServerProcess,
-    make_token,
     try_until,
     write_data,
     write_policy,
@@ -367,50 +366,6 @@ def test_an_orderly_end_settles_what_runs(folder: Path) -> None:
 
 
 # -- tokens -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("deed", ["rotate", "remove"])
-def test_a_token_that_is_replaced_ends_its_sessions_within_a_second(folder: Path, deed: str) -> None:
-    policy = write_policy(folder, {"ada": 10}, "answer_times = [0.25, 0.5, 1]")
-    tokens = TokenFile(policy)
-    with ServerProcess(policy) as running:
-
-        def change() -> float:
-            """Return how long it takes until the session has ended."""
-            if "ada" in {record.name for record in tokens.list()}:
-                tokens.remove("ada")
-            with running.connect("ada", tokens.add("ada")) as client:
-                client.run("SELECT COUNT(*) AS n FROM visits").raise_error()
-                ended = count_ended()
-                token = getattr(tokens, deed)("ada") or client.token
-                changed = time.monotonic()
-                with pytest.raises(flight.FlightUnauthenticatedError):
-                    client.run("SELECT 1 AS x")
-                while count_ended() == ended:
-                    assert time.monotonic() < changed + 60
-                    time.sleep(0.01)
-                took = time.monotonic() - changed
-                if deed == "rotate":
-                    with running.connect("ada", token) as again:
-                        assert again.run("SELECT 1 AS x").results
-                        again.session = client.session
-                        with pytest.raises(flight.FlightServerError, match="no such session"):
-                            again.run("SELECT 1 AS x")
-            return took
-
-        def count_ended() -> int:
-            return sum(line["event"] == "sessions ended" for line in running.events)
-
-        try_until(change, lambda took: took < 1)
-
-
-def test_a_wrong_token_learns_nothing(server: ServerProcess, data: Path) -> None:
-    for token in ("", "x", "dpsql_" + "A" * 43, make_token(server.policy, "ada")[:-1]):
-        with pytest.raises(flight.FlightUnauthenticatedError) as caught:
-            BareClient(server.url, token)
-        assert str(data) not in str(caught.value)
-    with server.connect("ada") as client:
-        assert client.run("SELECT 1 AS x").results, "who has the right token is not locked out"
 
 
 # -- the wire -----------------------------------------------------------------------------------------------------------

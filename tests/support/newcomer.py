@@ -31,7 +31,6 @@ WRONG, RIGHT = POLICY.replace("BOUNDS", "[60, 0]"), POLICY.replace("BOUNDS", "[0
 CONNECT = "%dpsql connect --policy policy.toml"
 COUNT = "%%dpsql\nSELECT COUNT(*) AS rides FROM rides"
 PER_DOCK = "%%dpsql\nSELECT dock, AVG(minutes) AS minutes FROM rides GROUP BY dock ORDER BY minutes DESC"
-LONG = "%%dpsql\nSELECT COUNT(*) AS n FROM rides JOIN range(9999) AS t(i) ON sin(sin(sin(sin(t.i * rides.minutes)))) > 0.5"
 
 
 @dataclass(frozen=True)
@@ -116,29 +115,6 @@ SPEND = step(
 OUT = mistake(
     "%%dpsql --epsilon 0.3\nSELECT AVG(paid) AS mean FROM rides", "BudgetExceeded", "ε=0.1", "would fit"
 )
-AGAIN = (
-    step("%load_ext dpsql"),
-    step(CONNECT, "ε=0.5 of ε=1 left"),
-    step(COUNT, "±", "stored since", "no charge"),
-    step(PER_DOCK, "harbour", "no charge"),
-    step("%dpsql budget", "ε=0.5 of ε=1 left"),
-)
-"""The same questions on another day: all of it is free."""
-OTHER = (
-    step("%load_ext dpsql"),
-    step(CONNECT, "ε=0.5 of ε=1 left"),
-    SPEND,
-    OUT,
-    step("%dpsql connect --policy policy.toml --session second", "ε=0.1 of ε=1 left"),
-    step("%dpsql sessions", "main", "second", "current"),
-    step(LONG),
-    mistake(
-        "%%dpsql\nSELECT COUNT(*) AS n FROM rides WHERE paid > 3", "BudgetExceeded", "ε=0 of ε=1 is left"
-    ),
-    step("%dpsql budget", "ε=0 of ε=1 left", "interrupted"),
-)
-STOPPED = 6
-"""Another kernel on the same policy, with two sessions: the budget ends, and a query is stopped."""
 SHORT = (*BEGIN[:1], BEGIN[4], *BEGIN[9:], ASK[0], ASK[2], ASK[3], ASK[6])
 """The same story for every day: a policy, a refusal, an answer, the same one again, and groups."""
 

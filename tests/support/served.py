@@ -184,14 +184,6 @@ def make_token(policy: Path, name: str) -> str:
         return _TOKENS[policy, name]
 
 
-def renew_token(policy: Path, name: str) -> str:
-    """Return a new token of an analyst, which :func:`make_token` returns from now on."""
-    make_token(policy, name)
-    with _MAKING:
-        _TOKENS[policy, name] = TokenFile(policy).rotate(name)
-        return _TOKENS[policy, name]
-
-
 def list_children(pid: int) -> list[int]:
     """Return the processes that a process started."""
     found = []

@@ -296,15 +296,6 @@ def test_copies_of_a_public_table(connection: Any) -> None:
             assert b"".join(map(bytes, copy)) == b"A\tHeart\nB\tSkin\nC\tEyes\n"
 
 
-def test_psql_fetches_in_parts(server: PostgresServer) -> None:
-    shown = run_psql(server, "-v", "FETCH_COUNT=2", "-c", "SELECT ward FROM visits GROUP BY ward ORDER BY 1")
-    assert shown.replace("\x1e", "\n").split() == ["A", "B", "C", "D"]
-
-
-def test_psql_copies_an_answer(server: PostgresServer) -> None:
-    assert run_psql(server, "-c", r"\copy (SELECT 1 AS a, 'x,y' AS b) TO STDOUT CSV HEADER") == 'a,b\n1,"x,y"'
-
-
 def test_binary_copies_of_private_answers(here: Any, connection: Any) -> None:
     asked = (
         "SELECT ward, COUNT(*) AS n, AVG(cost) AS mean FROM visits WHERE day > {} GROUP BY ward ORDER BY ward"
@@ -417,25 +408,6 @@ def test_dates_beyond_pythons_years(connection: Any) -> None:
     asked = "SELECT DATE '12345-06-07' AS a, DATE '0044-03-15 (BC)' AS b"
     result = connection.pgconn.exec_(asked.encode())
     assert [result.get_value(0, i) for i in range(2)] == [b"12345-06-07", b"0044-03-15 BC"]
-
-
-@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.stochastic)])
-def test_many_prepares_spend_nothing(server: PostgresServer, here: Any, count: int) -> None:
-    with psycopg.connect(server.make_url(), autocommit=True) as made:
-        before = str(here.budget())
-        entries = len(here.ledger())
-        for number in range(count):
-            name = b"" if number % 2 else f"p{number}".encode()
-            made.pgconn.prepare(
-                name, f"SELECT COUNT(*) AS n FROM visits WHERE day = {number % 40} AND cost < $1".encode()
-            )
-            described = made.pgconn.describe_prepared(name)
-            assert described.nfields == 1
-            assert described.ftype(0) == 20
-        assert str(here.budget()) == before
-        assert len(here.ledger()) == entries
-        made.execute("SELECT COUNT(*) AS n FROM visits WHERE day = 1 AND cost < 400.5")
-        assert str(here.budget()) != before, "and what is asked is paid"
 
 
 def test_transactions_and_settings_are_taken(connection: Any, server: PostgresServer) -> None:

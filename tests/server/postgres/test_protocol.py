@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from dpsql.errors import ServerError
-from dpsql.server.analyst_tokens import TokenFile
 from dpsql.server.postgres import types
 from dpsql.server.postgres.connection import read_postgres_place
 from tests.support.certificates import make_certificate
@@ -36,7 +35,7 @@ from tests.support.postgres import (
     read_rows,
     text,
 )
-from tests.support.served import SECRET, make_token, renew_token, write_data, write_policy
+from tests.support.served import SECRET, make_token, write_data, write_policy
 
 pytestmark = pytest.mark.timeout(600)
 WRONG = "no valid token of this analyst."
@@ -90,26 +89,6 @@ def test_another_database_is_told_after_the_token(server: PostgresServer) -> Non
     for database in ("ada", "postgres", "CLINIC"):
         client = server.open("ada", database=database)
         client.close()
-
-
-def test_a_token_that_is_replaced_ends_its_connections(server: PostgresServer) -> None:
-    new = renew_token(server.policy, "bob")
-    client = server.open("bob", token=new)
-    assert client.kinds(query("SELECT 1")) == "TDCZ"
-    renew_token(server.policy, "bob")
-    ended = client.until(b"E")
-    assert read_error(ended)["C"] == "57P01", "a token that is replaced ends its connections"
-    assert read_error(ended)["S"] == "FATAL"
-    client.close()
-
-
-def test_an_analyst_who_is_paused_is_not_let_in(server: PostgresServer) -> None:
-    tokens, token = TokenFile(server.policy), renew_token(server.policy, "bob")
-    tokens.pause("bob", "a test")
-    told = refused(server, "bob", token)
-    assert told["C"] == "28000"
-    assert "paused" in told["M"]
-    tokens.resume("bob")
 
 
 def test_a_proof_is_bound_to_its_exchange(server: PostgresServer) -> None:
