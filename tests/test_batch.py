@@ -57,17 +57,6 @@ def test_under_zcdp_it_is_one_composed_event() -> None:
         assert len(session.ledger()) == 1
 
 
-def test_a_plan_is_replayed_after_a_restart(tmp_path: Path) -> None:
-    answers = []
-    for _ in range(2):
-        with dpsql.connect(policy=policy(), ledger=tmp_path / "x.ledger") as session:
-            with session.plan() as plan:
-                plan.sql("SELECT COUNT(*) AS n FROM visits; SELECT COUNT(*) AS n FROM visits WHERE age > 3")
-            answers.append([result.fetchall() for result in plan.results])
-            assert len([e for e in session.ledger() if e.outcome == "released"]) == 1
-    assert answers[0] == answers[1]
-
-
 def test_a_failure_keeps_the_whole_charge(monkeypatch: pytest.MonkeyPatch) -> None:
     with dpsql.connect(policy=policy()) as session:
         monkeypatch.setattr(

@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.errors import Error, Interrupted
+from dpsql.errors import Error
 from tests.support import inside
 from tests.support.own_process import run_python
 
@@ -49,57 +49,6 @@ def spent(session: dpsql.Session) -> Fraction:
     return session.budget().spent_epsilon
 
 
-def test_an_answer_is_charged_and_replayed_after_a_restart(policy: Path) -> None:
-    query = "SELECT plan, COUNT(*) AS n FROM visits GROUP BY plan"
-    with dpsql.connect(policy=policy) as session:
-        first = session.sql(query)
-        assert spent(session) == Fraction(1, 10)
-        again = session.sql("select plan, count(*) as n -- same\n from visits group by plan")
-        assert again.fetchall() == first.fetchall()
-        assert "no charge" in again.cost_line
-        assert spent(session) == Fraction(1, 10)
-    with dpsql.connect(policy=policy) as session:
-        assert spent(session) == Fraction(1, 10)
-        again = session.sql(query)
-        assert again.fetchall() == first.fetchall()
-        assert again.statement_id == first.statement_id
-        assert again.loss == "no charge"
-        assert again.intervals.keys() == first.intervals.keys()
-        assert spent(session) == Fraction(1, 10)
-        session.sql(query, fresh=True)
-        assert spent(session) == Fraction(2, 10)
-
-
-def test_an_answer_about_older_data_is_not_given_again(policy: Path, tmp_path: Path) -> None:
-    visits, source = DEMO / "visits.parquet", tmp_path / "visits.parquet"
-    policy.write_text(POLICY.replace(str(visits), str(source)))
-    query = "SELECT COUNT(*) FROM visits"
-    duckdb.sql(f"COPY (SELECT * FROM '{visits}') TO '{source}'")
-    with dpsql.connect(policy=policy) as session:
-        session.sql(query)
-    with dpsql.connect(policy=policy) as session:
-        session.sql(query)
-        assert spent(session) == Fraction(1, 10)
-    duckdb.sql(f"COPY (SELECT * FROM '{visits}' LIMIT 7) TO '{source}'")
-    with dpsql.connect(policy=policy) as session:
-        session.sql(query)
-        assert spent(session) == Fraction(2, 10)
-
-
-def test_another_policy_or_parameter_is_another_question(policy: Path) -> None:
-    query = "SELECT COUNT(*) FROM visits WHERE age > $age"
-    with dpsql.connect(policy=policy) as session:
-        session.sql(query, {"age": 30})
-        session.sql(query, {"age": 31})
-        assert spent(session) == Fraction(2, 10)
-        session.sql(query, params={"age": 30})
-        assert spent(session) == Fraction(2, 10)
-    policy.write_text(POLICY.replace("max_rows_per_group = 5", "max_rows_per_group = 4"))
-    with dpsql.connect(policy=policy) as session:
-        session.sql(query, {"age": 30})
-        assert spent(session) == Fraction(3, 10)
-
-
 @pytest.mark.parametrize(
     ("value", "count"),
     [("free", "="), ("x' OR '1' = '1", "0"), (None, "0"), (3.5, "error"), (float("nan"), "error")],
@@ -113,18 +62,6 @@ def test_parameters_are_values(session: dpsql.Session, value: Any, count: str) -
         return
     answer = session.sql(query, {"plan": value}).fetchone()[0]
     assert abs(answer - (6822 if count == "=" else 0)) < 200
-
-
-@pytest.mark.parametrize(
-    "second", ["SELECT nope FROM visits", "EXPLAIN SELECT nope FROM visits", "SELECT 1 +", "SHOW X"]
-)
-def test_all_statements_are_bound_before_the_first_is_paid(session: dpsql.Session, second: str) -> None:
-    with pytest.raises(Error):
-        session.sql(f"SELECT COUNT(*) FROM visits; {second}")
-    assert spent(session) == 0
-    results = session.run("SELECT COUNT(*) FROM visits; SELECT AVG(age) FROM visits; SHOW TABLES;")
-    assert len(results) == 3
-    assert spent(session) == Fraction(2, 10)
 
 
 def _broken(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -152,15 +89,6 @@ def test_a_failure_in_the_engine_is_charged_and_says_nothing(
         frame = frame.tb_next
     assert spent(session) == Fraction(1, 10)
     assert [entry.outcome for entry in session.ledger()] == ["failed"]
-
-
-def test_an_interruption_keeps_the_charge(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    _broken(session, monkeypatch, KeyboardInterrupt())
-    with pytest.raises(Interrupted, match="stays charged") as caught:
-        session.sql("SELECT COUNT(*) FROM visits")
-    assert caught.value.__context__ is None
-    assert spent(session) == Fraction(1, 10)
-    assert [entry.outcome for entry in session.ledger()] == ["interrupted"]
 
 
 def test_the_budget_ends(session: dpsql.Session) -> None:

@@ -99,14 +99,6 @@ def test_a_key_without_a_name_for_null_says_so(
     assert not any("is NULL are in no group" in note for note in there.notes)
 
 
-def test_a_key_that_makes_null_of_a_value_has_that_group(
-    session: dpsql.Session, con: duckdb.DuckDBPyConnection
-) -> None:
-    for key in ("NULLIF(k, 'a')", "NOT g", "CASE WHEN n > 2 THEN n END", "CASE WHEN k IS NULL THEN n END"):
-        text = f"SELECT {key} AS q, COUNT(*) FROM t GROUP BY 1"
-        assert filled(session.sql(text).fetchall()) == Counter(con.execute(text).fetchall()), key
-
-
 @pytest.mark.parametrize(
     "text",
     [
