@@ -111,9 +111,6 @@ def test_groups(session: dpsql.Session, key: str) -> None:
 def test_stable_medians_use_the_same_points(session: dpsql.Session) -> None:
     (answer,) = session.sql("SELECT WITH STABLE OPTIONS (epsilon = 1) MEDIAN(x) AS m FROM t").fetchone()
     assert is_near(answer, 20)
-    told = str(session.explain("SELECT WITH STABLE OPTIONS (epsilon = 1) MEDIAN(x) AS m FROM t"))
-    assert "three ways" in told
-    assert "noise for the whole range ±3e+06, more than the bounds are apart" in told
 
 
 # -- the law -----------------------------------------------------------------------------------------------------------
