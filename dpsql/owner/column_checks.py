@@ -146,11 +146,7 @@ def check_columns(table: Table, schema: Mapping[str, str]) -> Iterator[str]:
         if name not in kinds:
             continue
         kind = kinds[name]
-        found = (
-            *_check_zone(column, kind),
-            *_check_bounds(name, column, kind),
-            *_check_values(name, column, kind),
-        )
+        found = (*_check_zone(column, kind), *_check_bounds(column, kind), *_check_values(column, kind))
         for wrong, better in found:
             line = write_toml({name: better}, frozenset(Column.__dataclass_fields__)).strip()
             at_fault = wrong.partition(" ")[0]
@@ -172,7 +168,7 @@ def _check_zone(column: Column, kind: str) -> Iterator[tuple[str, dict[str, obje
         )
 
 
-def _check_bounds(name: str, column: Column, kind: str) -> Iterator[tuple[str, dict[str, object]]]:
+def _check_bounds(column: Column, kind: str) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield errors of a column's bounds, with a better declaration."""
     if column.bounds is None:
         return
@@ -206,7 +202,7 @@ def _widen(low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
     return (Fraction(0), high) if high > 0 else (low, Fraction(0)) if low < 0 else (Fraction(0), Fraction(1))
 
 
-def _check_values(name: str, column: Column, kind: str) -> Iterator[tuple[str, dict[str, object]]]:
+def _check_values(column: Column, kind: str) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield errors of a column's values, with a better declaration."""
     if column.values is None:
         return

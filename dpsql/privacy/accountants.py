@@ -232,8 +232,6 @@ class Accountant:
     has_rule: ClassVar[bool] = False
     """Whether something sharper than the plain sums counts. Delta then has two parts (see ``filters``), mechanisms
     with good concentrated losses are preferred, and hits that one noisy threshold did not find are charged."""
-    favours_gaussian: ClassVar[bool] = False
-    """Whether Gaussian noise costs less than Laplace noise of the same epsilon."""
     currency: ClassVar[str] = ""
     """The option by which a budget may be given in the rule's own currency: ``mu`` or ``rho``."""
     symbol: ClassVar[str] = "ε"

@@ -177,7 +177,6 @@ class Gdp(RuleAccountant):
 
     name = "gdp"
     summary = "pure sums or Gaussian, whichever is less"
-    favours_gaussian = True
     currency = "mu"
     symbol = "μ"
 

@@ -123,11 +123,6 @@ class TradeOff:
         return self._moment(np.square)
 
     @property
-    def kappa3(self) -> float:
-        """``integral of |log |f'||^3``."""
-        return self._moment(lambda x: np.abs(x) ** 3)
-
-    @property
     def kappa3bar(self) -> float:
         """``integral of |log |f'| + kl|^3``: the third absolute central moment."""
         kl = self.kl
@@ -201,13 +196,6 @@ class Gaussian(TradeOff):
     @property
     def kappa2(self) -> float:
         return float(self.mu) ** 2 + float(self.mu) ** 4 / 4
-
-    @property
-    def kappa3(self) -> float:
-        s, m = float(self.mu), float(self.mu) ** 2 / 2
-        normal = NormalDist()
-        centre = (m**3 + 3 * m * s * s) * (1 - 2 * normal.cdf(-m / s)) if s else 0.0
-        return centre + (2 * s * normal.pdf(m / s) * (m * m + 2 * s * s) if s else 0.0)
 
     @property
     def kappa3bar(self) -> float:

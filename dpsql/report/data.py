@@ -693,7 +693,11 @@ def explain_entry(entry: Entry, accountant: Accountant, policy: Policy | None) -
     verb = "It would have lost" if refused else "It lost"
     said += explain_loss(verb, entry.asked, used, accountant.write_charge)
     said += ["Nothing was charged."] if refused else _explain_settlement(entry, accountant)
-    return [*said, *_advise_owner(used or entry.asked, tables, entry.text)]
+    if chooses_groups(used or entry.asked):
+        said.append(
+            "Cheaper: declare the values of the grouping column, if they are public; then choosing groups costs no δ."
+        )
+    return said
 
 
 def _explain_settlement(entry: Entry, accountant: Accountant) -> Iterator[str]:
@@ -709,34 +713,6 @@ def _explain_settlement(entry: Entry, accountant: Accountant) -> Iterator[str]:
 def explain_debit(charge: str, analyst: str) -> str:
     """Return the sentence on stored answers that a share alone pays for."""
     return f"{charge} of {analyst}'s share pays for stored answers, and nothing of the whole."
-
-
-_AGGREGATES = re.compile(
-    r"(?i)\b(COUNT|COUNT_IF|COUNTIF|SUM|AVG|MEAN|VAR\w*|STD\w*|MEDIAN|QUANTILE\w*|PERCENTILE\w*|MIN|MAX|MODE|HISTOGRAM|GEO\w*|CORR|"
-    r"COVAR\w*|REGR\w*|SKEW\w*|KURT\w*|APPROX\w*|EXPMECH|ABOVE_THRESHOLD|PTR\w*|STABLE\w*)\s*\("
-)
-_DISTINCT = re.compile(r"(?i)\bCOUNT\s*\(\s*DISTINCT\s+(?:\w+\.)?\"?(\w+)\"?\s*\)")
-
-
-def _counts_units_alone(text: str, table: Table) -> bool:
-    """Return whether a statement asks for numbers of units only; their noise does not depend on caps on rows."""
-    unit = table.unit_path[-1].column.lower() if table.unit_path else ""
-    rest = _DISTINCT.sub(lambda found: "" if found[1].lower() == unit else found[0], text)
-    return rest != text and _AGGREGATES.search(rest) is None
-
-
-def _advise_owner(event: Event | None, tables: list[Table], text: str) -> Iterator[str]:
-    """Yield changes of the policy by which such statements would cost less or err less."""
-    for table in tables if event is not None else ():
-        cap, most = "max_rows", table.max_rows
-        if most is None:
-            cap, most = "max_rows_per_group", table.max_rows_per_group
-        if most is not None and most > 1 and not _counts_units_alone(text, table):
-            yield (
-                f"More exact at the same cost: lower {cap} = {most:,} in {table.name}, if fewer rows of one unit are enough."
-            )
-    if chooses_groups(event):
-        yield "Cheaper: declare the values of the grouping column, if they are public; then choosing groups costs no δ."
 
 
 def explain_statement(ledger: Ledger, number: int, policy: Policy | None = None) -> str:
