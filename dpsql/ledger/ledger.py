@@ -325,7 +325,8 @@ class Ledger:
         if refusal is not None:
             raise refusal
         if due:
-            self._keep_answers({name_debit(self.analyst, key): b"" for key in due}, number)
+            with suppress(LedgerError):  # asking again is charged
+                self._keep_answers({name_debit(self.analyst, key): b"" for key in due}, number)
         return number
 
     def settle(self, ticket: Ticket, event: Event, kept: KeptReleases | None, outcome: str) -> None:
@@ -342,7 +343,9 @@ class Ledger:
         Raises:
             LedgerError: settled before, more used than reserved, or not written. The reservation stays charged, on the disk.
         """
-        self.begin_settling(ticket, event, kept, outcome)()
+        keep = self.begin_settling(ticket, event, kept, outcome)
+        with suppress(LedgerError):  # asking again is charged
+            keep()
 
     def begin_settling(
         self, ticket: Ticket, event: Event, kept: KeptReleases | None, outcome: str
@@ -350,7 +353,7 @@ class Ledger:
         """End a reservation as :meth:`settle` does, and return a function that stores its releases, which may run later.
 
         Raises:
-            LedgerError: as for :meth:`settle`.
+            LedgerError: as for :meth:`settle`; from the function if the releases can't be stored.
         """
         if outcome not in OUTCOMES:
             raise ValueError(f"outcome must be one of {', '.join(OUTCOMES)}, not {outcome!r}")
@@ -368,7 +371,7 @@ class Ledger:
         with self._book.reading():
             held = self._require_open(ticket.statement_id)
         used = held.progress or ticket.event
-        self._settle(ticket.statement_id, used, KeptReleases(), "interrupted")()
+        self._settle(ticket.statement_id, used, KeptReleases(), "interrupted")
         return used
 
     def refuse(self, text: str, reason: str, event: Event | None = None) -> None:
@@ -406,8 +409,8 @@ class Ledger:
         return lambda: self._keep_answers({**releases, **asked}, number)
 
     def _keep_answers(self, kept: Mapping[str, bytes], number: int) -> None:
-        """Store bytes of a statement whose charge is on the disk. If that fails, asking again is charged."""
-        with suppress(LedgerError), self._book.reading():
+        """Store bytes of a statement whose charge is on the disk; LedgerError if that fails."""
+        with self._book.reading():
             self._book.answers.put(kept, number)
 
     def _require_open(self, number: int) -> Reservation:

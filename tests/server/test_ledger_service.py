@@ -21,7 +21,7 @@ import pytest
 import dpsql
 from dpsql.client.wire import Message, WireError, read_error
 from dpsql.errors import BudgetExceeded, Error, Interrupted, LedgerError
-from dpsql.ledger.answers import hash_release
+from dpsql.ledger.answers import AnswerStore, hash_release
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.ledger.log_file import FORGOTTEN
 from dpsql.ledger.upkeep import forget_before, verify_ledger
@@ -220,6 +220,23 @@ def test_too_large_releases_are_not_kept(near: NearLedger) -> None:
             assert found.release == release
     near.root.close()
     verify_ledger(near.path)
+
+
+def test_the_owner_is_told_that_answers_are_not_stored(
+    near: NearLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them would be paid again, and nobody would know why."""
+
+    def refuse(answers: AnswerStore, *given: object) -> None:
+        raise LedgerError("The disk is full.")
+
+    session = near.session("ada")
+    with monkeypatch.context() as patch:
+        patch.setattr(AnswerStore, "put", refuse)
+        assert session.sql(COUNT).loss == "ε=1"
+    assert [str(error) for error in near.reported] == ["The disk is full."]
+    assert session.sql(COUNT).loss == "ε=1"
+    assert session.sql(COUNT).loss == "no charge"
 
 
 def inside_proxy(near: NearLedger, service: LedgerService, analyst: str = "ada") -> LedgerProxy:
