@@ -195,9 +195,12 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     if len(trees) != 1 or trees[0] is None:
         raise ParseError("one statement is expected here.")
     tree: exp.Expr = trees[0]
-    for node in find_nodes(tree, exp.Anonymous, exp.In):
+    for node in find_nodes(tree, exp.Anonymous, exp.In, exp.Order):
         if isinstance(node, exp.In):
             _open_list(node)
+        elif isinstance(node, exp.Order):
+            if isinstance(node.parent, _UNORDERED) and node.this is not None:
+                node.replace(node.this)
         elif node.name == _DISTINCT:
             node.replace(exp.Distinct(expressions=node.expressions))
     _mark_lists(tree, tokens)
@@ -209,8 +212,16 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     return tree
 
 
+_UNORDERED = (exp.Avg, exp.Count, exp.CountIf, exp.Max, exp.Median, exp.Min, exp.Stddev, exp.StddevPop, exp.StddevSamp,
+              exp.Sum, exp.Variance, exp.VariancePop)  # fmt: skip
+"""Aggregates whose result doesn't depend on ORDER BY within the call."""
+
+
 def _open_list(place: exp.In) -> None:
-    """Rewrite GoogleSQL's ``x IN UNNEST(list)``, in place."""
+    """Rewrite GoogleSQL's ``x IN UNNEST(list)``, and ``x IN (VALUES (1), (2))``, in place."""
+    if len(place.expressions) == 1 and isinstance(place.expressions[0], exp.Values):
+        rows = [row.expressions for row in place.expressions[0].expressions]
+        place.set("expressions", [row[0] if len(row) == 1 else exp.Tuple(expressions=row) for row in rows])
     held = place.args.get("unnest")
     lists = held.expressions if held is not None else []
     if len(lists) == 1:

@@ -73,7 +73,7 @@ def read_positive(node: exp.Expr, what: str) -> Fraction:
     """Read a number above 0."""
     value = read_number(node, what)
     if value <= 0:
-        raise bind_error(node, f"{what} must be above 0.")
+        raise bind_error(node, f"{what} must be above 0.", f"write {what} as a number such as 0.1.")
     return value
 
 
@@ -342,7 +342,7 @@ def read_options(
         if key not in readers:
             raise bind_error(place, f"{what} has no {name}.", _INSTEAD.get(key) or did_you_mean(key, readers))
         if key in values:
-            raise bind_error(place, f"{name} is given twice.")
+            raise bind_error(place, f"{name} is given twice.", f"leave {name} out.")
         try:
             values[key] = readers[key](value, key)
         except BindError as error:  # NULL, for one, has no position

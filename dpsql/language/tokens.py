@@ -178,10 +178,47 @@ def _whole(text: str) -> list[Token]:
     for i, token in enumerate(tokens):
         if token.token_type == TokenType.HEREDOC_STRING:
             tokens[i] = replace_token(token, TokenType.STRING, token.text)
+        if token.token_type == TokenType.BYTE_STRING:
+            tokens[i] = _read_escapes(token, text)
         if token.token_type == TokenType.COMMAND and i + 1 < len(tokens):
             rest = " " * (token.end + 1) + text[token.end + 1 :]
             return [*tokens[:i], replace_token(token, TokenType.VAR, token.text), *_whole(rest)]
     return tokens
+
+
+_ESCAPED = re.compile(
+    r"\\(?:(?P<control>[bfnrt])|x(?P<byte>[0-9A-Fa-f]{1,2})|(?P<octal>[0-7]{1,3})"
+    r"|u(?P<short>[0-9A-Fa-f]{4})|U(?P<long>[0-9A-Fa-f]{8})|(?P<plain>.))|''",
+    re.DOTALL,
+)
+_CONTROLS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+def _read_escapes(token: Token, text: str) -> Token:
+    """Return the token of a text such as ``E'a\\tb'``.
+
+    Raises:
+        ParseError: an escape of a character by its number, which DuckDB's versions read differently.
+    """
+    coded: list[str] = []
+
+    def read(found: re.Match[str]) -> str:
+        if found["control"] or found["plain"] or found[0] == "''":
+            return _CONTROLS[found["control"]] if found["control"] else found["plain"] or "'"
+        coded.append(found[0])
+        if found["short"] or found["long"]:
+            code = int(found["short"] or found["long"], 16)
+            return chr(code) if code < 0x110000 else "\x00"
+        code = int(found["byte"], 16) if found["byte"] else int(found["octal"], 8)
+        return chr(code) if code < 128 else "\x00"
+
+    value = _ESCAPED.sub(read, text[token.start + 2 : token.end])
+    if coded:
+        hint = "put the character itself in its place."
+        if value.isprintable():
+            hint = "write '{}'.".format(value.replace("'", "''"))
+        raise token_error(token, f"DuckDB's versions read {coded[0]} differently.", hint)
+    return replace_token(token, TokenType.STRING, value)
 
 
 def _read_tokens(text: str) -> list[Token]:

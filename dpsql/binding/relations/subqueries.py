@@ -39,7 +39,7 @@ from dpsql.binding.relations.unit_rows import aggregates
 from dpsql.binding.values import total_expressions
 from dpsql.binding.values.coercion import meet_public, require_kind, take_value, unify
 from dpsql.binding.values.declared_values import hold
-from dpsql.binding.values.sql_types import BOOLEAN, Typed, unite_bounds
+from dpsql.binding.values.sql_types import BOOLEAN, Typed, make_call, unite_bounds
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.dialect import (
     bind_error,
@@ -118,9 +118,22 @@ def _answered(query: exp.Expr) -> exp.Expr:
     holder = query.parent if isinstance(query.parent, exp.Subquery) else query
     above = holder.parent
     if isinstance(above, exp.All | exp.Any):
-        hint = "compare with the smallest or the largest."
-        raise privacy_error(above, "ALL and ANY compare only by = ANY and <> ALL over private rows.", hint)
+        raise _refuse_quantified(above, query)
     return above if isinstance(above, exp.In | exp.Exists) else holder
+
+
+def _refuse_quantified(node: exp.Expr, query: exp.Expr) -> PrivacyError:
+    """Return the refusal of ``x > ALL (SELECT ...)``, with the comparison to the extreme of the subquery."""
+    what, comparison = "ALL and ANY compare only by = ANY and <> ALL over private rows.", node.parent
+    hint, greater = "compare with the smallest or the largest.", isinstance(comparison, exp.GT | exp.GTE)
+    single = isinstance(query, exp.Select) and len(query.expressions) == 1
+    if single and isinstance(comparison, exp.GT | exp.GTE | exp.LT | exp.LTE) and not aggregates(query):
+        extreme = query.copy()
+        largest = greater == isinstance(node, exp.All)
+        extreme.set("expressions", [make_call("max" if largest else "min", extreme.selects[0].unalias())])
+        made = type(comparison)(this=comparison.this.copy(), expression=extreme.subquery())
+        hint = f"write {to_sql(made)}."
+    return privacy_error(comparison or node, what, hint)
 
 
 # -- evaluated in place ------------------------------------------------------------------------------------------

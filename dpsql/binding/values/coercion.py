@@ -483,6 +483,10 @@ def _find_membership(known: Sequence[Typed]) -> str | None:
     return f"list_contains({to_sql(lists[0].place)}, {to_sql(values[0].place)})"
 
 
+def _is_text(typed: Typed) -> bool:
+    return typed.type.kind == "TEXT" and isinstance(typed.node, exp.Literal)
+
+
 def _mismatch(known: Sequence[Typed], what: str) -> BindError:
     for typed in known:
         refuse_moment(typed)
@@ -495,6 +499,7 @@ def _mismatch(known: Sequence[Typed], what: str) -> BindError:
         hint = f"text and numbers are not compared: {_advise_on_text(known)}."
         if all(isinstance(p, exp.Literal) for p in words):
             hint, state = "text and numbers are not compared: write the number without quotes.", "22P02"
+            hint = next((said for p in words if (said := _advise_on_infinity(p, p.name))), hint)
     elif "BOOLEAN" in both:
         held = next((t.place for t in known if t.type.kind == "BOOLEAN" and t.place is not None), None)
         hint = "compare with true or false."
@@ -504,6 +509,9 @@ def _mismatch(known: Sequence[Typed], what: str) -> BindError:
             )
     elif (found := _find_membership(known)) is not None:
         hint = f"write {found}."
+    elif both == {"TEXT", "INTERVAL"} and (text := next((t for t in known if _is_text(t)), None)) is not None:
+        hint, place = f"write INTERVAL {to_sql(text.node)}.", text.place
+        return bind_error(place, f"{what} meets {first.sql} with {other.sql}.", hint)
     elif "STRUCT" in both:
         hint = "compare a field of the struct, as in s.field."
     else:
@@ -741,7 +749,28 @@ def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
         bounds = convert(Typed(place, decimal(38, 19), Bounds.point(near)), kind).bounds
         if kind.reach is None or (bounds is not None and kind.reach.holds(bounds)):
             return Typed(make_cast(place.copy(), kind, True), kind, bounds, True, nullable=True)
-    raise bind_error(node, f"'{clip(place.name)}' is no {kind.sql}.", sqlstate="22P02")
+    hint = _advise_on_infinity(node, written) if kind.kind == "DOUBLE" else None
+    place = node if hint is None else above_parentheses(node)[1]
+    what = f"'{clip(written)}' is no {kind.sql}{'' if hint is None else ' here'}."
+    raise bind_error(place, what, hint, around=node, sqlstate="22P02")
+
+
+def _advise_on_infinity(node: exp.Expr, written: str) -> str | None:
+    """Return the test for a float that is no number, in place of a comparison with NaN or infinity; None for other texts."""
+    word = written.strip().lstrip("+-").lower()
+    if word not in ("nan", "inf", "infinity"):
+        return None
+    node, above = above_parentheses(node)
+    if not isinstance(above, exp.Binary | exp.Nullif):
+        return "write isnan(x), isinf(x) or isfinite(x) of a value x."
+    other = to_sql(above.expression if above.this is node else above.this)
+    if isinstance(above, exp.Nullif):
+        return f"write CASE WHEN isfinite({other}) THEN {other} END."
+    sign = "<" if written.strip().startswith("-") else ">"
+    test = f"isnan({other})" if word == "nan" else f"(isinf({other}) AND {other} {sign} 0)"
+    if isinstance(above, exp.NEQ | exp.NullSafeNEQ):
+        return f"write NOT {test}."
+    return f"write {test if isinstance(above, exp.EQ | exp.NullSafeEQ) else f'isfinite({other})'}."
 
 
 def take_presence(typed: Typed) -> Typed:

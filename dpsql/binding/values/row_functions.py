@@ -115,6 +115,10 @@ def bind_element(node: exp.Bracket, bind: Bind) -> Typed:
         return take_field(inner, key.name, node)
     if inner.type.kind == "MAP" and key is not None:
         return operators.take_entry(node, inner, [_restore_key(key, node)], bind)
+    if inner.type.kind == "TEXT" and isinstance(key, exp.Literal) and key.is_int:
+        shown = to_sql(inner.place or inner.node)
+        hint = f"write substr({shown}, {int(key.name) + 1}, 1) instead of {shown}[{int(key.name) + 1}]."
+        raise bind_error(node, "only lists and structs have elements, and this is a text.", hint)
     require_kind(inner, ("LIST",), "only lists and structs have elements")
     if key is None or not (isinstance(key, exp.Literal) or negative) or inner.type.element is None:
         raise privacy_error(node, "an element's place must be a literal.", "write list[1].")
@@ -774,6 +778,8 @@ def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name in NOT_LISTED:
         why = NOT_LISTED[name]
         hint = SAMPLE_HINT if name in RANDOM_FUNCTIONS else _INSTEAD.get(why, _BY_NAME.get(name))
+        if name == "getvariable" and node.args.get("expressions"):
+            hint = f"write ${node.expressions[0].name} instead of {to_sql(node)}."
         return privacy_error(node, f"{name} can't be used on private rows: {why}.", hint)
     if name == "&&":
         return privacy_error(node, "&& compares lists.", "write AND instead of &&.")
@@ -797,7 +803,6 @@ _BY_NAME = {
     "age": "for the years between two dates, write date_diff('year', {}, {until}).",
     "collate": "write lower({}): it compares texts without regard to case.",
     "julian": "for the days between two dates, write date_diff('day', DATE '2000-01-01', {}).",
-    "struct_extract": "write s.field.",
     **dict.fromkeys(("format", "printf", "repeat"), "join texts by ||."),
 }
 _OTHERWISE = "SELECT WITH SUBSAMPLE runs a registered Python function on blocks of rows; or compute it beforehand, in the data."

@@ -131,7 +131,10 @@ def write_epoch(inner: Typed) -> exp.Expr:
 
 def _moment(place: exp.Expr, bind: Bind, more: tuple[str, ...] = ()) -> Typed:
     inner = bind(place)
-    hint = f"write TRY_CAST({to_sql(place)} AS DATE)." if inner.type.kind == "TEXT" else None
+    shown = to_sql(place)
+    hint = f"write TRY_CAST({shown} AS DATE)." if inner.type.kind == "TEXT" else None
+    if inner.type.kind == "INTERVAL" and place.parent is not None:
+        hint = f"write epoch({shown}) instead of {to_sql(place.parent)}, for its seconds."
     return _settled(require_kind(inner, ("DATE", "TIMESTAMP", *more), "a date is needed", hint))
 
 
@@ -307,6 +310,9 @@ def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typ
 
 def bind_time_bucket(node: exp.Expr, bind: Bind) -> Typed:
     """Bind time_bucket; its width is a literal above zero, since another one raises in TRY, too."""
+    if node.args.get("unit") is not None:
+        hint = f"write time_bucket({to_sql(node.this)}, {to_sql(node.expression)})."
+        raise bind_error(node, "buckets have no origin of their own here.", hint)
     width, inner = bind_interval(node.this, None), _moment(node.expression, bind)
     if int(node.this.this.name) <= 0:
         raise bind_error(node.this, "a bucket has a width above zero.")

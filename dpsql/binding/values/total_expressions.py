@@ -412,7 +412,7 @@ _WORDS = {
     "lambda": "a lambda", "placeholder": "a parameter without a value", "parameter": "a parameter without a value",
     "struct": "a struct", "slice": "a slice of a list", "kwarg": "a named argument",
     "collate": "COLLATE", "any": "ANY", "all": "ALL", "tuple": "a row of values",
-    "bytestring": "a text with escapes", "tomap": "a map",
+    "tomap": "a map",
     "propertyeq": "an assignment", "explode": "unnest", "columns": "COLUMNS",
     "bitwisenot": "~", "bitwiseleftshift": "<<", "bitwiserightshift": ">>",
     "alias": "a name", "filter": "FILTER", "distinct": "DISTINCT", "ordered": "ORDER BY", "withingroup": "WITHIN GROUP",
@@ -420,7 +420,6 @@ _WORDS = {
 _HINTS = {
     "star": "name a column: only a count takes all of them.",
     "window": "aggregate first; windows may follow.",
-    "bytestring": "write a text without e before it.",
     "collate": "compare texts in lower case.",
     "exists": "join the public table instead.",
     "any": "list the values in parentheses behind the word in.",
@@ -435,6 +434,13 @@ def _refusal(node: exp.Expr) -> PrivacyError:
     hint = _HINTS.get(node.key)
     if isinstance(node, exp.Query):
         hint = "release what is needed first, in a CTE with aggregates."
+    if isinstance(node, exp.BitwiseNot):
+        hint = f"write (-{to_sql(parenthesise(node.this.copy()))} - 1) instead of {to_sql(node)}."
+    if isinstance(node, exp.BitwiseLeftShift | exp.BitwiseRightShift):
+        by, left = node.expression.unnest(), to_sql(parenthesise(node.this.copy()))
+        sign = "*" if isinstance(node, exp.BitwiseLeftShift) else "//"
+        if by.is_int and 0 <= int(by.name) < 63:
+            hint = f"write {left} {sign} {2 ** int(by.name)}."
     if isinstance(node, exp.Tuple) and isinstance(node.parent, exp.Distinct):
         hint = f"write concat_ws('|', {', '.join(map(to_sql, node.expressions))})."
     what = _WORDS.get(node.key, node.key.upper())
@@ -524,10 +530,11 @@ def _far_literal(node: exp.Expr, near: float) -> Typed:
     return Typed(make_cast(node.copy(), DOUBLE), DOUBLE, Bounds.point(Fraction(near)), True, nullable=False)
 
 
-def _field(node: exp.Dot, bind: Bind) -> Typed:
+def _field(node: exp.Dot | exp.StructExtract, bind: Bind) -> Typed:
     inner = require_kind(bind(node.this), ("STRUCT",), "only a struct has fields")
-    if not isinstance(node.expression, exp.Identifier) or inner.type.kind == "NULL":
-        raise bind_error(node, "this is no field.")
+    called = isinstance(node, exp.StructExtract) and node.expression.is_string
+    if not (called or isinstance(node.expression, exp.Identifier)) or inner.type.kind == "NULL":
+        raise bind_error(node, "this is no field.", "write s.field.")
     return take_field(inner, node.expression.name, node)
 
 
@@ -681,7 +688,7 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (lambda node, bind: Typed(exp.Null(), NULL, None, True), None, (exp.Null,)),
     (lambda node, bind: bind(node.this), None, (exp.Paren,)),
     (_try, None, (exp.Try,)),
-    (_field, None, (exp.Dot,)),
+    (_field, None, (exp.Dot, exp.StructExtract)),
     (row_functions.bind_element, "this expressions offset safe", (exp.Bracket,)),
     (row_functions.bind_list, "expressions value_constructor", (exp.Array,)),
     (row_functions.bind_lambda, "this expression", (exp.ArrayFilter, exp.Transform)),
@@ -725,7 +732,7 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (temporal.bind_truncation, "this unit input_type_preserved", (exp.TimestampTrunc, exp.DateTrunc)),
     (temporal.bind_date_diff, "this expression unit date_part_boundary", (exp.DateDiff,)),
     (temporal.bind_of_day, "this", (exp.LastDay,)),
-    (temporal.bind_time_bucket, "this expression", (exp.DateBin,)),
+    (temporal.bind_time_bucket, "this expression unit", (exp.DateBin,)),
     (temporal.bind_interval, None, (exp.Interval,)),
     (temporal.bind_date_add, "this expression", (exp.DateAdd,)),
     (temporal.bind_strftime, "this format", (exp.TimeToStr,)),
