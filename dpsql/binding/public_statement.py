@@ -157,7 +157,11 @@ def spell(node: exp.Expr) -> str:
         dialect="duckdb", comments=False, normalize_functions="lower", unsupported_level=ErrorLevel.IGNORE
     )
     text = re.sub(r"\bAS (INT|TEXT)\)", lambda found: f"AS {_TYPES[found[1]]})", text)
+    text = _UNIT_LITERAL.sub(lambda found: found[1] + found[2].lower(), text)
     return text.replace("count(*)", "count_star()")
+
+
+_UNIT_LITERAL = re.compile(r"\b(date_(?:diff|sub|trunc)\()('[A-Z]+')")
 
 
 MAX_HINT = 200

@@ -608,7 +608,7 @@ SELECT ward FROM visits UNION ALL SELECT ward FROM wards
 INSERT INTO t SELECT WITH DP OPTIONS (epsilon=1) COUNT(*) FROM visits
 
 -- refused: CREATE VIEW is not a statement of dpsql.
--- hint: write CREATE RELEASE daily AS SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward.
+-- hint: write WITH v AS (SELECT ward FROM visits) SELECT COUNT(*) FROM v.
 CREATE VIEW v AS SELECT ward FROM visits
 
 -- refused: ward must be a group or stand inside an aggregate.

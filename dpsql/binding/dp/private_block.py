@@ -588,6 +588,11 @@ class AggregatingBlock(ABC):
         if whole is not node and not numeric and not self._has_aggregate(whole):
             one = f"COUNT(DISTINCT {to_sql(whole)}) instead of {to_sql(whole)}"
         what = f"{node.name} must be a group or stand inside an aggregate."
+        window = next((one for item in items for one in item.find_all(exp.Window) if self._has_aggregate(one.this)), None)
+        written = grouped is not None and not grouped.args.get("all")
+        if window is not None and not written and (whole_text := self._write_grouped(window)) is not None:
+            hint = f"write {whole_text}: groups in place of windows."
+            return privacy_error(node, what, hint)
         if call is not None and call.name.lower() not in _FUNCTIONS:
             return privacy_error(call, f"{call.name.upper()} is not a function here.", f"write {one}.")
         if any(map(self._has_aggregate, items)) and not (grouped is not None and grouped.args.get("all")):
@@ -601,6 +606,12 @@ class AggregatingBlock(ABC):
                 f"write ({listed}): the list is released." if listed else "release the list first, as groups."
             )
         return privacy_error(node, what, hint)
+
+
+    def _write_grouped(self, window: exp.Window) -> str | None:
+        """Return the query that has a window's partitions as groups, and its aggregate in each."""
+        keys = tuple(to_sql(key) for key in window.args.get("partition_by") or ())
+        return self.write_select(Select((*keys, to_sql(window.this)), group=keys))
 
 
 def _order_labels(key: GroupKey, values: Sequence[object] | None) -> exp.Expr:

@@ -48,6 +48,7 @@ from dpsql.language.dialect import (
     is_not_null,
     parse_select,
     privacy_error,
+    quote_where_needed,
     span_of,
     to_sql,
 )
@@ -292,8 +293,9 @@ def spread_columns(select: exp.Select, bound: rel.From) -> None:
 def _list_meant(node: exp.Columns, bound: rel.From) -> list[tuple[str, rel.Field]]:
     """Return the columns that COLUMNS means, with the aliases of their relations."""
     what, known = node.this, list(bound.names.fields())
-    if isinstance(what, exp.Star) and not any(what.args.values()):
-        return known
+    if isinstance(what, exp.Star) and not any(v for key, v in what.args.items() if key != "except_"):
+        gone = {rel.fold(item.name) for item in what.args.get("except_") or ()}
+        return [(alias, f) for alias, f in known if rel.fold(f.name) not in gone]
     if isinstance(what, exp.Array) and all(
         isinstance(i, exp.Literal) and i.is_string for i in what.expressions
     ):
@@ -308,9 +310,9 @@ def _list_meant(node: exp.Columns, bound: rel.From) -> list[tuple[str, rel.Field
             if found := [(alias, f) for alias, f in known if pattern.search(f.name)]:
                 return found
         raise bind_error(node, "no column here has a name like that.", "write COLUMNS(['a', 'b']).")
-    raise bind_error(
-        node, "COLUMNS takes names, a regular expression or * here.", "write COLUMNS(['a', 'b'])."
-    )
+    named = exp.Array(expressions=[exp.Literal.string(f.name) for _, f in known if not f.tells_unit][:2])
+    what = "COLUMNS takes names, a regular expression or * here."
+    raise bind_error(node, what, f"write COLUMNS({to_sql(named)}), with the names of the columns.")
 
 
 def wrap_distinct(select: exp.Select) -> exp.Select | None:
@@ -688,9 +690,12 @@ def _keys(pivot: exp.Expr, relation: rel.Relation, item: exp.Expr) -> list[exp.E
     unit = next((f for f in rest if f.tells_unit), None)
     if unit is not None:
         what = f"PIVOT without GROUP BY has a row for each value of all other columns, and {unit.name} tells people apart."
-        raise privacy_error(
-            pivot, what, "name the columns that make its rows, as groups at its end.", around=item
-        )
+        kept = [quote_where_needed(f.name) for f in relation.fields if rel.fold(f.name) in named]
+        hint = "name the columns that make its rows, as groups at its end."
+        if isinstance(item, exp.Table) and kept:
+            shown = to_sql(item)
+            hint = f"write (SELECT {', '.join(kept)} FROM {shown}) instead of {shown}, for one row."
+        raise privacy_error(pivot, what, hint, around=item)
     return [exp.column(exp.to_identifier(f.name, quoted=True)) for f in rest]
 
 

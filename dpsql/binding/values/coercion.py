@@ -42,6 +42,7 @@ from dpsql.binding.values.sql_types import (
     make_cast,
     make_try,
     parenthesise,
+    write_local_time,
 )
 from dpsql.catalogue.row_names import MAP_WORDS
 from dpsql.errors import BindError, clip, did_you_mean
@@ -278,13 +279,27 @@ def _as_moment(typed: Typed, known: Sequence[Typed], what: str) -> exp.Expr:
     raise bind_error(typed.place, f"{what} meets a TIMESTAMP WITH TIME ZONE with a local time.", hint)
 
 
-def refuse_moment(typed: Typed) -> None:
-    """Raise BindError for a moment, or a struct with one, where a value with a local time is needed."""
+def read_in_utc(left: Typed, right: Typed) -> tuple[Typed, Typed]:
+    """Return two moments as times of UTC, whose distance is the same in each zone; other values unchanged."""
+    both = (left, right)
+    if all(typed.type.kind != "MOMENT" for typed in both) or any(typed.moment is None for typed in both):
+        return both
+    first, second = (
+        Typed(write_local_time(moment, "UTC"), TIMESTAMP, None, typed.constant, place=typed.place)
+        for typed in both
+        if (moment := typed.moment) is not None
+    )
+    return first, second
+
+
+def refuse_moment(typed: Typed, zone: str = "") -> None:
+    """Raise BindError for a moment, or a struct with one, where a value with a local time is needed, perhaps of a zone."""
     if all(part.kind != "MOMENT" for part in typed.type.walk()):
         return
     shown = "ts" if typed.place is None else to_sql(parenthesise(typed.place.copy()))
     what = "this needs a local time, and a TIMESTAMP WITH TIME ZONE has one only in a named zone."
-    hint = f"write ({shown} AT TIME ZONE 'UTC') instead, or with another zone, such as 'Europe/Berlin'."
+    hint = f"write ({shown} AT TIME ZONE '{zone or 'UTC'}') instead of {shown}"
+    hint += "." if zone else ", or with another zone, such as 'Europe/Berlin'."
     raise bind_error(typed.place, what, hint)
 
 

@@ -34,6 +34,7 @@ from dpsql.binding.values.coercion import (
     make_boolean,
     meet,
     read_constant,
+    read_in_utc,
     refuse_moment,
     refuse_order,
     require_kind,
@@ -61,6 +62,7 @@ from dpsql.binding.values.sql_types import (
     HUGEINT,
     INTEGER,
     INTERVAL,
+    MOMENT,
     NULL,
     TEXT,
     TIMESTAMP,
@@ -85,7 +87,8 @@ from dpsql.numerics.interval_arithmetic import (
     enclose_power,
 )
 
-_MOMENTS = {"DATE", "TIMESTAMP", "INTERVAL", "TIME"}
+_SHIFTED = ("DATE", "TIMESTAMP", "MOMENT")
+_MOMENTS = {"DATE", "TIMESTAMP", "MOMENT", "INTERVAL", "TIME"}
 
 
 def bind_comparison(node: exp.Expr, bind: Bind) -> Typed:
@@ -280,7 +283,9 @@ def _in_zone(typed: Typed, other: Typed) -> Typed:
 
 
 def _shifted(made: exp.Expr, source: Typed) -> Typed:
-    """Return a shifted time: of a zone it keeps the zone but has no moment; a constant moment is shifted in UTC."""
+    """Return a shifted time: of a zone it keeps the zone but has no moment; a moment is shifted in UTC."""
+    if source.type == MOMENT:
+        return Typed(write_local_time(made, "UTC"), MOMENT, None, source.constant)
     if source.type.zone:
         return Typed(made, source.type)
     if source.constant and source.moment is not None:
@@ -290,11 +295,15 @@ def _shifted(made: exp.Expr, source: Typed) -> Typed:
 
 def combine_moments(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     """Bind arithmetic of dates and intervals, in TRY, since results may be outside the calendar."""
-    refuse_moment(left)
-    refuse_moment(right)
+    if isinstance(node, exp.Sub):
+        left, right = read_in_utc(left, right)
+    shifts = "INTERVAL" in (left.type.kind, right.type.kind)
+    for typed, other in ((left, right), (right, left)) if not shifts else ():
+        refuse_moment(typed, other.type.zone)
     left, right = _in_zone(left, right), _in_zone(right, left)
     kinds = (left.type.kind, right.type.kind)
-    nodes = [parenthesise(left.node), parenthesise(right.node)]
+    both = (left, right)
+    nodes = [parenthesise(write_local_time(t.node, "UTC") if t.type == MOMENT else t.node) for t in both]
     if set(kinds) == {"DATE", "TIMESTAMP"}:
         at = kinds.index("DATE")
         nodes[at] = make_cast((left, right)[at].node, TIMESTAMP, trying=True)
@@ -304,9 +313,9 @@ def combine_moments(node: exp.Expr, left: Typed, right: Typed) -> Typed:
         return Typed(made, BIGINT, None if apart is None else apart * Bounds.point(Fraction(1, 86_400)))
     if isinstance(node, exp.Sub) and set(kinds) <= {"DATE", "TIMESTAMP"}:
         return Typed(made, INTERVAL, apart)
-    if isinstance(node, exp.Add | exp.Sub) and kinds[0] in ("DATE", "TIMESTAMP") and kinds[1] == "INTERVAL":
+    if isinstance(node, exp.Add | exp.Sub) and kinds[0] in _SHIFTED and kinds[1] == "INTERVAL":
         return _shifted(made, left)
-    if isinstance(node, exp.Add) and kinds[0] == "INTERVAL" and kinds[1] in ("DATE", "TIMESTAMP"):
+    if isinstance(node, exp.Add) and kinds[0] == "INTERVAL" and kinds[1] in _SHIFTED:
         return _shifted(made, right)
     if isinstance(node, exp.Add | exp.Sub) and kinds == ("INTERVAL", "INTERVAL"):
         return Typed(made, INTERVAL)

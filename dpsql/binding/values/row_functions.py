@@ -778,6 +778,11 @@ def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name in NOT_LISTED:
         why = NOT_LISTED[name]
         hint = SAMPLE_HINT if name in RANDOM_FUNCTIONS else _INSTEAD.get(why, _BY_NAME.get(name))
+        parts = [to_sql(part) for part in node.iter_expressions()]
+        if name == "json_exists" and len(parts) == 2:
+            hint = f"write (json_extract({', '.join(parts)}) IS NOT NULL) instead of {to_sql(node)}."
+        if name == "json_value" and len(parts) == 2:
+            hint = f"write json_extract_string({', '.join(parts)}) instead of {to_sql(node)}."
         if name == "getvariable" and node.args.get("expressions"):
             hint = f"write ${node.expressions[0].name} instead of {to_sql(node)}."
         return privacy_error(node, f"{name} can't be used on private rows: {why}.", hint)

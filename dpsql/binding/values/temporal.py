@@ -19,6 +19,7 @@ from dpsql.binding.values.coercion import (
     cast_fitting,
     cast_to_double,
     meet,
+    read_in_utc,
     read_zoned_text,
     refuse_moment,
     refuse_rest,
@@ -283,8 +284,10 @@ def bind_date_diff(node: exp.Expr, bind: Bind) -> Typed:
 def _dates_apart(name: str, unit: str, start: exp.Expr, end: exp.Expr, bind: Bind) -> Typed:
     """Bind date_diff, which counts crossed borders, or date_sub, which counts whole units."""
     both = [bind(start), bind(end)]
-    for part in both:
-        refuse_moment(part)
+    if unit in UNIT_SECONDS and UNIT_SECONDS[unit] < UNIT_SECONDS["DAY"]:
+        both = [*read_in_utc(*both)]
+    for part, other in zip(both, reversed(both), strict=True):
+        refuse_moment(part, other.type.zone)
     met = meet(both, name)
     if met.type.kind not in ("DATE", "TIMESTAMP", "NULL"):
         raise bind_error(start, f"{name} takes dates, and this is {met.type.sql}.")
