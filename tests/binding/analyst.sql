@@ -119,7 +119,7 @@ SELECT COUNT(*) FROM visits TABLESAMPLE 10%
 SELECT COUNT(*) FROM (SELECT * FROM visits USING SAMPLE 100 ROWS)
 
 -- refused: PIVOT without GROUP BY has a row for each value of all other columns, and visit tells people apart.
--- hint: name the columns that make its rows, as groups at its end.
+-- hint: write (SELECT ward FROM visits) instead of visits, for one row.
 PIVOT visits ON ward USING COUNT(*)
 
 -- answered
@@ -499,7 +499,7 @@ SELECT address, COUNT(*) FROM visits GROUP BY address
 -- section: more of it, statements that are none, slips
 
 -- refused: PIVOT without GROUP BY has a row for each value of all other columns, and visit tells people apart.
--- hint: name the columns that make its rows, as groups at its end.
+-- hint: write (SELECT ward FROM visits) instead of visits, for one row.
 SELECT * FROM visits PIVOT (COUNT(*) FOR ward IN ('A','B'))
 
 -- answered
@@ -628,11 +628,11 @@ COPY (SELECT COUNT(*) FROM visits) TO 'out.csv'
 DESCRIBE SELECT COUNT(*) FROM visits
 
 -- refused: there is no SHOW ALL.
--- hint: there is BUDGET, LEDGER, POLICY, TABLES, VALUES, TRADEOFF, GROUPS, ACCOUNTANTS, RELEASES.
+-- hint: write SHOW TABLES.
 SHOW ALL TABLES
 
 -- refused: there is no SHOW visits.
--- hint: there is BUDGET, LEDGER, POLICY, TABLES, VALUES, TRADEOFF, GROUPS, ACCOUNTANTS, RELEASES.
+-- hint: write DESCRIBE visits, or SHOW BUDGET, SHOW LEDGER, SHOW POLICY, SHOW TABLES, SHOW TRADEOFF, SHOW GROUPS, SHOW ACCOUNTANTS, SHOW RELEASES.
 SHOW visits
 
 -- refused: SUMMARIZE takes a table's name.
@@ -1635,3 +1635,105 @@ SELECT w.ward, (SELECT COUNT(*) FROM visits v JOIN patients p ON p.patient = v.p
 -- refused: a subquery of a public row compares one of its columns with that row.
 -- hint: compare one of its columns with one of that row, as they are.
 SELECT w.ward, (SELECT COUNT(*) FROM visits v WHERE v.ward || w.ward = 'AA') AS n FROM wards w
+
+-- section: what strangers wrote: escapes, ORDER BY in a sum, NaN, windows over rows
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE ward = E'A' OR doctor = E'bob ray ' OR doctor = e'O\'Brien\t\\'
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE ward IN (VALUES ('A'), ('B'))
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE (ward, code) IN (VALUES ('A', '1'), ('B', '2'))
+
+-- answered
+SELECT SUM(cost ORDER BY day), AVG(score ORDER BY seen DESC), COUNT(code ORDER BY day) FROM visits
+
+-- answered
+SELECT AVG(s) FROM (SELECT patient, SUM(cost ORDER BY day) AS s FROM visits GROUP BY patient)
+
+-- answered
+SELECT struct_extract(address, 'city') AS city, COUNT(*) FROM visits GROUP BY city
+
+-- answered
+SELECT COUNT(COLUMNS(* EXCLUDE (patient))) FROM (SELECT patient, cost, code FROM visits)
+
+-- answered
+SELECT date_trunc('month', day), COUNT(*) FROM visits GROUP BY ALL ORDER BY ALL LIMIT 3
+
+-- refused: DuckDB's versions read \u00eb differently.
+-- hint: write 'Zoë'.
+SELECT COUNT(*) FROM visits WHERE doctor = E'Zo\u00eb'
+
+-- refused: DuckDB's versions read \xc3 differently.
+-- hint: put the character itself in its place.
+SELECT COUNT(*) FROM visits WHERE doctor = E'Zo\xc3\xab'
+
+-- refused: ALL and ANY compare only by = ANY and <> ALL over private rows.
+-- hint: write cost > (SELECT max(floor) FROM wards).
+SELECT COUNT(*) FROM visits WHERE cost > ALL (SELECT floor FROM wards)
+
+-- refused: ALL and ANY compare only by = ANY and <> ALL over private rows.
+-- hint: write cost <= (SELECT max(floor * 100) FROM wards WHERE wing = 'north').
+SELECT COUNT(*) FROM visits WHERE cost <= ANY (SELECT floor * 100 FROM wards WHERE wing = 'north')
+
+-- refused: 'NaN' is no DOUBLE here.
+-- hint: write isnan(score).
+SELECT COUNT(*) FROM visits WHERE score = 'NaN'::DOUBLE
+
+-- refused: the comparison meets DOUBLE with VARCHAR.
+-- hint: write NOT (isinf(score) AND score < 0).
+SELECT COUNT(*) FROM visits WHERE score <> '-inf'
+
+-- refused: 'inf' is no DOUBLE here.
+-- hint: write CASE WHEN isfinite(score) THEN score END.
+SELECT AVG(NULLIF(score, 'inf'::DOUBLE)) FROM visits
+
+-- refused: the comparison meets INTERVAL with VARCHAR.
+-- hint: write INTERVAL '3 days'.
+SELECT COUNT(*) FROM visits WHERE stay > '3 days'
+
+-- refused: >> can't be used on private rows.
+-- hint: write visit // 4.
+SELECT COUNT(*) FROM visits WHERE visit >> 2 = 4
+
+-- refused: ~ can't be used on private rows.
+-- hint: write (-visit - 1) instead of ~visit.
+SELECT COUNT(*) FROM visits WHERE ~visit = -4
+
+-- refused: only lists and structs have elements, and this is a text.
+-- hint: write substr(doctor, 1, 1) instead of doctor[1].
+SELECT COUNT(*) FROM visits WHERE doctor[1] = 'b'
+
+-- refused: a date is needed, and this is INTERVAL.
+-- hint: write epoch(stay) instead of EXTRACT(HOUR FROM stay), for its seconds.
+SELECT AVG(extract(hour FROM stay), contribution_bounds_per_row => (0, 9)) FROM visits
+
+-- refused: getvariable can't be used on private rows: its answer is not about the rows.
+-- hint: write $c instead of getvariable('c').
+SELECT COUNT(*) FROM visits WHERE code = getvariable('c')
+
+-- refused: buckets have no origin of their own here.
+-- hint: write time_bucket(INTERVAL '1' DAY, seen).
+SELECT COUNT(*) FROM visits WHERE time_bucket(INTERVAL 1 DAY, seen, TIMESTAMP '2024-01-01') = '2024-01-02'
+
+-- refused: ward must be a group or stand inside an aggregate.
+-- hint: write SELECT ward, AVG(cost) FROM visits GROUP BY ward: groups in place of windows.
+SELECT ward, AVG(cost) OVER (PARTITION BY ward) FROM visits
+
+-- refused: COLUMNS takes names, a regular expression or * here.
+-- hint: write COLUMNS(['ward', 'day']), with the names of the columns.
+SELECT AVG(COLUMNS(lambda c: c = 'cost')) FROM visits
+
+-- refused: json_exists can't be used on private rows: it fails on text that is no JSON.
+-- hint: write (json_extract(doctor, '$.a') IS NOT NULL) instead of json_exists(doctor, '$.a').
+SELECT COUNT(*) FROM visits WHERE json_exists(doctor, '$.a')
+
+-- refused: json_value can't be used on private rows: it fails on text that is no JSON.
+-- hint: write json_extract_string(doctor, '$.a') instead of json_value(doctor, '$.a').
+SELECT json_value(doctor, '$.a') AS k, COUNT(*) FROM visits GROUP BY k
+
+-- refused: epsilon is given twice.
+-- hint: leave epsilon out.
+SELECT WITH DP OPTIONS (epsilon = 1, epsilon = 2) COUNT(*) FROM visits

@@ -777,7 +777,7 @@ def _advise_on_infinity(node: exp.Expr, written: str) -> str | None:
         return None
     node, above = above_parentheses(node)
     if not isinstance(above, exp.Binary | exp.Nullif):
-        return "write isnan(x), isinf(x) or isfinite(x) of a value x."
+        return "isnan, isinf and isfinite test a value."
     other = to_sql(above.expression if above.this is node else above.this)
     if isinstance(above, exp.Nullif):
         return f"write CASE WHEN isfinite({other}) THEN {other} END."
