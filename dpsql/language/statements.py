@@ -446,7 +446,11 @@ def _show(tokens: list[Token], text: str, span: Span) -> Statement:
         if name in ("COLUMNS", "FIELDS") and len(tokens) > 3:
             hint = f"write DESCRIBE {tokens[3].text}."
         elif near is None:
-            hint = "write SHOW TABLES." if name in ("ALL", "DATABASES") else f"write DESCRIBE {tokens[1].text}, or {usage[6:]}"
+            hint = (
+                "write SHOW TABLES."
+                if name in ("ALL", "DATABASES")
+                else f"write DESCRIBE {tokens[1].text}, or {usage[6:]}"
+            )
         raise token_error(tokens[1], f"there is no SHOW {tokens[1].text}.", hint)
     if name == "TRADEOFF" and [token.text.upper() for token in tokens[2:]] == ["SPENT"]:
         return Statement("show", text, span, name="TRADEOFF SPENT")

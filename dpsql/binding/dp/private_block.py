@@ -588,7 +588,10 @@ class AggregatingBlock(ABC):
         if whole is not node and not numeric and not self._has_aggregate(whole):
             one = f"COUNT(DISTINCT {to_sql(whole)}) instead of {to_sql(whole)}"
         what = f"{node.name} must be a group or stand inside an aggregate."
-        window = next((one for item in items for one in item.find_all(exp.Window) if self._has_aggregate(one.this)), None)
+        window = next(
+            (one for item in items for one in item.find_all(exp.Window) if self._has_aggregate(one.this)),
+            None,
+        )
         written = grouped is not None and not grouped.args.get("all")
         if window is not None and not written and (whole_text := self._write_grouped(window)) is not None:
             hint = f"write {whole_text}: groups in place of windows."
@@ -606,7 +609,6 @@ class AggregatingBlock(ABC):
                 f"write ({listed}): the list is released." if listed else "release the list first, as groups."
             )
         return privacy_error(node, what, hint)
-
 
     def _write_grouped(self, window: exp.Window) -> str | None:
         """Return the query that has a window's partitions as groups, and its aggregate in each."""
