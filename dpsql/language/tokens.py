@@ -195,7 +195,7 @@ _CONTROLS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
 def _read_escapes(token: Token, text: str) -> Token:
-    """Return the token of a text such as ``E'a\\tb'``.
+    """Return the token of a text with escapes, such as ``E'it''s'``.
 
     Raises:
         ParseError: an escape of a character by its number, which DuckDB's versions read differently.

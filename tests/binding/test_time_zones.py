@@ -216,7 +216,7 @@ REFUSED = (
     ("SELECT COUNT(*) FROM t WHERE hour(ts) = 3", "(ts AT TIME ZONE 'UTC')"),
     ("SELECT COUNT(*) FROM t WHERE date_trunc('day', ts) = '2024-03-05'", "(ts AT TIME ZONE 'UTC')"),
     ("SELECT COUNT(*) FROM t WHERE date_diff('day', ts, ts) < 5", "(ts AT TIME ZONE 'UTC')"),
-    ("SELECT COUNT(*) FROM t JOIN z ON t.uid = z.uid WHERE date_diff('day', z.ts, t.ts) = 0", "(t.ts AT TIME ZONE 'Europe/Berlin')"),
+    ("SELECT COUNT(*) FROM t JOIN z USING (uid) WHERE date_diff('day', z.ts, t.ts) = 0", "(t.ts AT TIME ZONE 'Europe/Berlin')"),
     ("SELECT COUNT(*) FROM t WHERE ts::VARCHAR = 'a'", "(ts AT TIME ZONE 'UTC')"),
     ("SELECT ts, COUNT(*) FROM t GROUP BY ts", "(ts AT TIME ZONE 'UTC')"),
     ("SELECT MIN(ts) FROM t", "(ts AT TIME ZONE 'UTC')"),

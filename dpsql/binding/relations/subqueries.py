@@ -126,14 +126,15 @@ def _refuse_quantified(node: exp.Expr, query: exp.Expr) -> PrivacyError:
     """Return the refusal of ``x > ALL (SELECT ...)``, with the comparison to the extreme of the subquery."""
     what, comparison = "ALL and ANY compare only by = ANY and <> ALL over private rows.", node.parent
     hint, greater = "compare with the smallest or the largest.", isinstance(comparison, exp.GT | exp.GTE)
-    single = isinstance(query, exp.Select) and len(query.expressions) == 1
-    if single and isinstance(comparison, exp.GT | exp.GTE | exp.LT | exp.LTE) and not aggregates(query):
+    if not isinstance(comparison, exp.GT | exp.GTE | exp.LT | exp.LTE):
+        return privacy_error(comparison or node, what, hint)
+    if isinstance(query, exp.Select) and len(query.expressions) == 1 and not aggregates(query):
         extreme = query.copy()
         largest = greater == isinstance(node, exp.All)
         extreme.set("expressions", [make_call("max" if largest else "min", extreme.selects[0].unalias())])
         made = type(comparison)(this=comparison.this.copy(), expression=extreme.subquery())
         hint = f"write {to_sql(made)}."
-    return privacy_error(comparison or node, what, hint)
+    return privacy_error(comparison, what, hint)
 
 
 # -- evaluated in place ------------------------------------------------------------------------------------------

@@ -514,7 +514,8 @@ def _mismatch(known: Sequence[Typed], what: str) -> BindError:
         hint = f"text and numbers are not compared: {_advise_on_text(known)}."
         if all(isinstance(p, exp.Literal) for p in words):
             hint, state = "text and numbers are not compared: write the number without quotes.", "22P02"
-            hint = next((said for p in words if (said := _advise_on_infinity(p, p.name))), hint)
+            said = [_advise_on_infinity(p, p.name) for p in words if p is not None]
+            hint = next(filter(None, said), hint)
     elif "BOOLEAN" in both:
         held = next((t.place for t in known if t.type.kind == "BOOLEAN" and t.place is not None), None)
         hint = "compare with true or false."
@@ -765,9 +766,9 @@ def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
         if kind.reach is None or (bounds is not None and kind.reach.holds(bounds)):
             return Typed(make_cast(place.copy(), kind, True), kind, bounds, True, nullable=True)
     hint = _advise_on_infinity(node, written) if kind.kind == "DOUBLE" else None
-    place = node if hint is None else above_parentheses(node)[1]
+    shown = node if hint is None else above_parentheses(node)[1]
     what = f"'{clip(written)}' is no {kind.sql}{'' if hint is None else ' here'}."
-    raise bind_error(place, what, hint, around=node, sqlstate="22P02")
+    raise bind_error(shown, what, hint, around=node, sqlstate="22P02")
 
 
 def _advise_on_infinity(node: exp.Expr, written: str) -> str | None:
