@@ -65,7 +65,7 @@ def read_policy_file(path: Path) -> str:
         hint = "check the path and its permissions."
         raise PolicyError(f"the policy file {path} can't be read.", hint=hint) from None
     except UnicodeDecodeError:
-        raise PolicyError(f"{path.name}: the file is not UTF-8 text.") from None
+        raise PolicyError(f"{path.name}: the file is not UTF-8 text.", hint="save it as UTF-8.") from None
 
 
 def settle_answer_times(key: str, value: object) -> tuple[Fraction, ...]:

@@ -66,7 +66,8 @@ def settle_names(key: str, value: Mapping[str, V]) -> NameMapping[V]:
     seen: set[str] = set()
     for name in value:
         if fold(name) in seen:
-            raise PolicyError(f"{key} has {name} twice (case does not matter).", keys=(key, name))
+            hint = f"remove one of the two {name}."
+            raise PolicyError(f"{key} has {name} twice (case does not matter).", keys=(key, name), hint=hint)
         seen.add(fold(name))
     return NameMapping(value)
 
@@ -93,7 +94,8 @@ def settle_flag(key: str, value: object) -> bool:
 def settle_text(key: str, value: object) -> str:
     """Read a text that is not blank."""
     if not isinstance(value, str) or not value.strip():
-        raise PolicyError(f"{key} must be a text in quotes.")
+        shown = value if isinstance(value, int | float) else "text"
+        raise PolicyError(f"{key} must be a text in quotes.", hint=f'{key} = "{shown}"')
     return value
 
 
@@ -189,8 +191,12 @@ def settle_fraction(key: str, value: object) -> Fraction:
         said = "this value"
     hint = "write decimal digits, like 0.1 or 1e-6."
     if isinstance(value, str):
-        hint = f"write {key} = 0.1, without quotes."
+        hint = f"write {key} = {'[0, 100]' if key == 'bounds' else '0.1'}, without quotes."
     raise PolicyError(f"{key} is not a number: {said}.", hint=hint)
+
+
+MAX_AMOUNT = 10**300
+"""The greatest amount of privacy loss, which a float can show."""
 
 
 def settle_positive(key: str, value: object) -> Fraction:
@@ -198,6 +204,8 @@ def settle_positive(key: str, value: object) -> Fraction:
     number = settle_fraction(key, value)
     if number <= 0:
         raise PolicyError(f"{key} must be more than 0.", hint=f"{key} = 0.1")
+    if number > MAX_AMOUNT:
+        raise PolicyError(f"{key} must be at most {MAX_AMOUNT:.0e}.", hint=f"{key} = 1")
     return number
 
 
@@ -291,7 +299,8 @@ def settle_bounds(key: str, value: object) -> tuple[Fraction, Fraction]:
         raise PolicyError("bounds must be a list of a lowest and a highest number.", hint="bounds = [0, 100]")
     low, high = (_read_end(key, item) for item in value)
     if len({end.kind if isinstance(end, DateBound) else "number" for end in (low, high)}) > 1:
-        raise PolicyError("bounds must be two numbers, two dates or two times.")
+        what = "bounds must be two numbers, two dates or two times."
+        raise PolicyError(what, hint="bounds = [0, 100], or bounds = [2024-01-01, 2024-12-31].")
     if low > high:
         raise PolicyError(
             "the bounds are reversed: the lowest comes first.", hint="swap the two numbers of bounds."
@@ -312,7 +321,8 @@ def settle_values(key: str, value: object) -> tuple[Value, ...]:
         kinds.add(kind)
         settled.append(plain)
     if len(kinds) > 1:
-        raise PolicyError(f"{key} mixes {' and '.join(sorted(kinds))}.")
+        what, listed = f"{key} mixes {' and '.join(sorted(kinds))}.", ", ".join(f'"{v}"' for v in settled[:3])
+        raise PolicyError(what, hint=f"write them alike, such as {key} = [{listed}].")
     return tuple(settled)
 
 
@@ -329,7 +339,8 @@ def _read_value(key: str, item: object) -> tuple[str, Value]:
         return "text", item
     if isinstance(item, datetime.date):
         return ("times" if isinstance(item, datetime.datetime) else "dates"), item
-    raise PolicyError(f"{key} may list texts, numbers, booleans and dates, not {item!r}.")
+    what = f"{key} may list texts, numbers, booleans and dates, not {item!r}."
+    raise PolicyError(what, hint='values = ["A", "B"]')
 
 
 _PLAIN_TYPES = """

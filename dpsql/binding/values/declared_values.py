@@ -15,7 +15,9 @@ Lengths count code points of texts and elements of lists.
 
 from __future__ import annotations
 
+import datetime
 import difflib
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -285,6 +287,7 @@ def declare_column(item: Column, node: exp.Expr, sql_type: str, where: str, loss
     """
     kind, values = _read_zone(Type.parse(sql_type), item, where, lossless), item.values
     bounds = _read_bounds(kind.kind, item.bounds, where)
+    _check_values(kind, values or (), where)
     known = [v for v in values or () if isinstance(v, int | float) and not isinstance(v, bool)]
     if bounds is None and values and len(known) == len(values):
         bounds = Bounds(Fraction(min(known)), Fraction(max(known)))
@@ -331,6 +334,47 @@ def _read_bounds(kind: str, bounds: tuple[Fraction, Fraction] | None, where: str
             hint=f"bounds = {example[wanted]}",
         )
     return Bounds(Fraction(bounds[0]), Fraction(bounds[1]))
+
+
+_EXAMPLES = {
+    **dict.fromkeys(("INTEGER", "DECIMAL", "DOUBLE"), "[1, 2, 3]"),
+    **dict.fromkeys(("DATE", "TIMESTAMP"), "[2024-01-01, 2024-01-02]"),
+    "TIME": '["08:00:00", "12:00:00"]',
+    "BOOLEAN": "[true, false]",
+    "UUID": '["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"]',
+}
+
+
+def _check_values(kind: Type, values: Sequence[object], where: str) -> None:
+    """Raise PolicyError for a declared value that is none of the column's type, on which a paid query would fail."""
+    if kind.kind not in _EXAMPLES:
+        return
+    for value in values:
+        if not _is_of(kind, value):
+            what = f"{clip(str(value))!r}, of the values of {where}, is no {kind.sql}."
+            raise PolicyError(what, hint=f"values = {_EXAMPLES[kind.kind]}")
+
+
+def _is_of(kind: Type, value: object) -> bool:
+    """Return whether a value is of a type of numbers, truths, dates, times or UUIDs, or is written as one."""
+    written = value.strip() if isinstance(value, str) else value
+    try:
+        if kind.kind == "BOOLEAN":
+            return isinstance(value, bool | int) or str(written).lower() in ("true", "false")
+        if kind.kind == "UUID":
+            return bool(uuid.UUID(str(written)))
+        if kind.kind == "TIME":
+            return isinstance(written, str) and datetime.time.fromisoformat(written) is not None
+        if kind.kind in ("DATE", "TIMESTAMP"):
+            day = datetime.datetime.fromisoformat(str(written))
+            return isinstance(value, datetime.date) or str(written).startswith(f"{day.year:04}-")
+        number = Fraction(Decimal(str(written)) if not isinstance(written, bool) else written)
+    except (ArithmeticError, ValueError):
+        return False
+    before = kind.digits[0] if kind.kind == "DECIMAL" else 0
+    return (
+        abs(number) < 10**before if before else kind.reach is None or kind.reach.holds(Bounds(number, number))
+    )
 
 
 def column_length(declared: Column | None) -> int:
