@@ -12,6 +12,7 @@ SELECT WITH DP OPTIONS (epsilon = 0) COUNT(*) FROM visits
 BindError: epsilon must be above 0.
   1 |   SELECT WITH DP OPTIONS (epsilon = 0) COUNT(*) FROM visits
                                           ^
+Hint: write epsilon as a number such as 0.1.
 ====
 -- case: a negative epsilon
 SELECT WITH DP OPTIONS (epsilon = -1) COUNT(*) FROM visits
@@ -19,6 +20,7 @@ SELECT WITH DP OPTIONS (epsilon = -1) COUNT(*) FROM visits
 BindError: epsilon must be above 0.
   1 |   SELECT WITH DP OPTIONS (epsilon = -1) COUNT(*) FROM visits
                                            ^
+Hint: write epsilon as a number such as 0.1.
 ====
 -- case: epsilon is no number
 SELECT WITH DP OPTIONS (epsilon = 'NaN') COUNT(*) FROM visits
@@ -114,6 +116,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, epsilon = 2) COUNT(*) FROM visits
 BindError: epsilon is given twice.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, epsilon = 2) COUNT(*) FROM visits
                                              ^^^^^^^^^^^
+Hint: leave epsilon out.
 ====
 -- case: an option without a value
 SELECT WITH DP OPTIONS (epsilon) COUNT(*) FROM visits
@@ -409,6 +412,7 @@ SELECT WITH DP OPTIONS (mu = 0) COUNT(*) FROM visits
 BindError: mu must be above 0.
   1 |   SELECT WITH DP OPTIONS (mu = 0) COUNT(*) FROM visits
                                      ^
+Hint: write mu as a number such as 0.1.
 ====
 -- case: a cap that is found beside an error
 -- policy: no_caps

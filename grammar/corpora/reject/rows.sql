@@ -196,7 +196,7 @@ SELECT * FROM (PIVOT visits ON ward USING COUNT(*))
 PrivacyError: PIVOT without GROUP BY has a row for each value of all other columns, and patient_id tells people apart.
   1 |   SELECT * FROM (PIVOT visits ON ward USING COUNT(*))
                                        ^^^^^^^^^^^^^^^^^^^
-Hint: name the columns that make its rows, as groups at its end.
+Hint: write (SELECT ward FROM visits) instead of visits, for one row.
 ====
 -- case: COLUMNS
 SELECT COLUMNS('a.*') FROM visits

@@ -84,7 +84,7 @@ CREATE VIEW v AS SELECT * FROM visits
 ParseError: CREATE VIEW is not a statement of dpsql.
   1 |   CREATE VIEW v AS SELECT * FROM visits
         ^^^^^^
-Hint: write CREATE RELEASE daily AS SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward.
+Hint: write WITH v AS (SELECT * FROM visits) SELECT COUNT(*) FROM v.
 ====
 -- case: DROP TABLE visits
 DROP TABLE visits
@@ -244,7 +244,7 @@ PIVOT visits ON ward USING COUNT(*)
 PrivacyError: PIVOT without GROUP BY has a row for each value of all other columns, and patient_id tells people apart.
   1 |   PIVOT visits ON ward USING COUNT(*)
                         ^^^^^^^^^^^^^^^^^^^
-Hint: name the columns that make its rows, as groups at its end.
+Hint: write (SELECT ward FROM visits) instead of visits, for one row.
 ====
 -- case: visits
 visits
