@@ -227,33 +227,26 @@ class PanelComms:
             return session.explain(text, params, epsilon=options.epsilon)
 
     def _write_price(self, text: str) -> Data:
-        source = text[:MAX_PRICED_TEXT]
+        source, said = text[:MAX_PRICED_TEXT], {"kind": "price", "of": text, "problem": None}
         try:
             explanation = self.explain(source)
         except Error as error:
-            problem = find_problem(error, source)
-            return {
-                "kind": "price",
+            return said | {
                 "known": False,
                 "html": write_refusal(error),
-                "problem": problem,
-                "of": text,
+                "problem": find_problem(error, source),
             }
         html = "" if explanation is None else write_price(explanation)
-        return {"kind": "price", "known": explanation is not None, "html": html, "problem": None, "of": text}
+        return said | {"known": explanation is not None, "html": html}
 
     def _write_layout(self, text: str) -> Data:
-        found = re.match(r"\s*%%(\w+)", text)
+        found, said = re.match(r"\s*%%(\w+)", text), {"kind": "layout", "of": text}
         if found is None or not guide.is_ours(self._shell, "cell", found[1]):
-            return {"kind": "layout", "of": text, "text": text}
+            return said | {"text": text}
         try:
-            return {
-                "kind": "layout",
-                "of": text,
-                "text": lay_out(text[:MAX_PRICED_TEXT]) + text[MAX_PRICED_TEXT:],
-            }
+            return said | {"text": lay_out(text[:MAX_PRICED_TEXT]) + text[MAX_PRICED_TEXT:]}
         except Error as error:
-            return {"kind": "layout", "of": text, "refused": error.message}
+            return said | {"refused": error.message}
 
 
 def _flatten(text: str) -> str:
