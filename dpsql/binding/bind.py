@@ -139,6 +139,7 @@ def _bind(
             by_sets=by_sets,
             named=find_named(nodes),
             today=today,
+            narrowed=only is not None,
         )
         times = _fold_clocks(tree, statement, finish)
         mark_scans(tree, catalog.policy, today, catalog.kept, catalog.is_date, only)

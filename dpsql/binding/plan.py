@@ -21,6 +21,7 @@ from dpsql.mechanisms.consistency import Consistent
 from dpsql.mechanisms.contribution_caps import CapSearch
 from dpsql.mechanisms.empty_groups import RangedGroups
 from dpsql.mechanisms.moments import Mean, Output, Pair, Variance
+from dpsql.mechanisms.ordered_noise import find_node_level
 from dpsql.mechanisms.strategies import StrategyChoice
 from dpsql.mechanisms.window_widths import WINDOW_ERROR, WindowWidths
 from dpsql.privacy.amounts import Amount
@@ -113,6 +114,7 @@ class PeriodParts:
         classes: the first days of the periods of each part.
         scans: for each scan of a private table, the table that declares its period, the days that are read, and the day before
             which its rows no longer change.
+        levels: those of the growing tree whose nodes are stored; 0 without a tree.
     """
 
     part: str
@@ -120,10 +122,24 @@ class PeriodParts:
     starts: Mapping[Group, int]
     classes: tuple[tuple[int, ...], ...]
     scans: tuple[tuple[str, Days, int], ...]
+    levels: int = 0
 
     def list_parts(self) -> list[Days]:
         """Return the periods of each part, as ranges of days."""
         return [unite((day, find_day_after(day, self.part)) for day in one) for one in self.classes]
+
+    def list_draws(self) -> list[tuple[int, Days]]:
+        """Return the level and the periods that are drawn for each part: with a tree, those of the node that ends with it."""
+        days = self.list_parts()
+        if not self.levels:
+            return [(0, one) for one in days]
+        levels = [find_node_level(count, self.levels) for count in range(1, len(days) + 1)]
+        return [(n, ((days[i + 1 - 2**n][0][0], days[i][-1][1]),)) for i, n in enumerate(levels)]
+
+    @property
+    def closed(self) -> int:
+        """The day before which all rows are read and no longer change."""
+        return min(min(days[-1][1], closed) for _, days, closed in self.scans)
 
     def count(self, days: Days) -> int:
         """Return the number of periods."""

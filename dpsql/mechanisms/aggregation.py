@@ -47,11 +47,12 @@ from dpsql.mechanisms.empty_groups import find_significant
 from dpsql.mechanisms.fast.column_counts import ColumnCounts
 from dpsql.mechanisms.fast.packed_aggregation import PackedAggregation
 from dpsql.mechanisms.moments import Count, Estimate, Mean, Noisy, Output, Pair, Sum, Variance, read_errors
-from dpsql.mechanisms.ordered_noise import OrderedNoise, StepRows, add_noise
+from dpsql.mechanisms.ordered_noise import GrowingTree, OrderedNoise, StepRows, add_noise
 from dpsql.mechanisms.per_group import (
     GroupSelector,
     JointGaussianNoise,
     LaplaceNoise,
+    Noise,
     Statistic,
     change_noise,
 )
@@ -205,7 +206,23 @@ class Aggregation(base.Operator):
 
     @property
     def divides(self) -> bool:
-        return type(self) is Aggregation and self.selection is None and not self.ordered
+        alike = all(isinstance(s.noise, GrowingTree) for s in self.statistics)
+        return type(self) is Aggregation and self.selection is None and (alike or not self.ordered)
+
+    def at_level(self, level: int) -> Aggregation:
+        """Return the aggregation that draws the nodes of one level of its growing trees."""
+
+        def change(noise: Noise) -> Noise:
+            return noise.at_level(level) if isinstance(noise, GrowingTree) else noise
+
+        return replace(self, outputs=tuple(change_noise(output, change) for output in self.outputs))
+
+    def add_up(self, nodes: base.Release) -> base.Release:
+        """Return the release of the steps of growing trees, given that of the node which ends with each step."""
+        given = self.read_noisy(nodes.table, nodes.noisy)
+        noisy = {s: s.noise.add_up(given[s]) for s in self.statistics if isinstance(s.noise, GrowingTree)}
+        keys = {key: nodes.table.column(key) for key in self.keys}
+        return replace(nodes, table=self._show(keys, noisy), noisy=self.pack_noisy(noisy))
 
     @property
     def queries(self) -> tuple[str, ...]:

@@ -5,6 +5,8 @@ integers from which the steps are computed, so that the sum of any run of steps 
 
 * A tree (Hay, Rastogi, Miklau, Suciu 2010): the steps, and sums of 1, b, b^2, ... neighbouring ones, all get noise. The
   shown steps are the least-squares fit to all of them: the best linear unbiased estimate of every range.
+* A tree over growing time (Chan, Shi, Song 2011): a node is the sum of 1, 2, 4, ... neighbouring steps, and one node ends with
+  each step. A running total is the sum of the nodes of its length's binary digits, so later steps never change it.
 * The square root of the matrix of running totals (Henzinger, Upadhyay, Upadhyay 2023; Fichtenberger, Henzinger,
   Upadhyay 2023): a triangular matrix whose square adds up all steps before a step. Its product with the steps gets
   noise, and is solved for them.
@@ -33,9 +35,10 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from statistics import NormalDist
 
 import numpy as np
@@ -319,6 +322,82 @@ class TreeNoise(OrderedNoise):
 
     def describe_strategy(self) -> str:
         return f"each step and on each sum of {', '.join(str(size) for size in self._sizes[1:])} neighbouring steps"
+
+
+def find_node_level(steps: int, levels: int) -> int:
+    """Return the level of the node that ends with the last of so many steps: it has 2 to the power of it.
+
+    >>> [find_node_level(n, 3) for n in range(1, 9)]
+    [0, 1, 0, 2, 0, 1, 0, 2]
+    """
+    return min((steps & -steps).bit_length(), levels) - 1
+
+
+@dataclass(frozen=True)
+class GrowingTree(TreeNoise):
+    """Noise on the nodes of a tree over growing time, each drawn once, with equal shares of the loss for each level.
+
+    A step is in at most one node of each level. So with the vector of a level for all of its nodes, its loss is that of
+    :class:`TreeNoise`; nodes that are drawn apart, even with a view to earlier ones, lose their level's share each.
+
+    Args:
+        steps: those so far, which decide no noise.
+        level: the level of which nodes are drawn, each of ``steps`` steps; the sum of each is in its last step. None: all levels,
+            in whose steps running totals are sums of nodes.
+    """
+
+    steps: int = field(compare=False)
+    level: int | None = None
+
+    @property
+    def event(self) -> events.Event:
+        return super().event if self.level is None else self.vectors[self.level].event
+
+    @property
+    def rounding(self) -> float:
+        return 0.0
+
+    def at_level(self, level: int) -> GrowingTree:
+        """Return the noise of the nodes of one level."""
+        return replace(self, steps=self._sizes[level], level=level)
+
+    def draw_run(self, values: Integers, entropy: Entropy) -> Integers:
+        values = _widened(values)
+        if self.level is not None:
+            last = self.vectors[self.level].add(values.sum(keepdims=True), entropy)
+            return np.asarray(np.concatenate((np.zeros_like(values[1:]), last)))
+        ends = np.concatenate((np.zeros_like(values[:1]), np.cumsum(values)))
+        counts = np.arange(1, len(ends))
+        levels = np.array([find_node_level(int(n), self.levels) for n in counts])
+        nodes = values.astype(object)
+        for level, noise in enumerate(self.vectors):
+            chosen = counts[levels == level]
+            nodes[chosen - 1] = noise.add(ends[chosen] - ends[chosen - self._sizes[level]], entropy)
+        return self.add_up(nodes)
+
+    def add_up(self, nodes: Integers) -> Integers:
+        """Return the steps whose running totals are the sums of nodes, given the node that ends with each step."""
+        totals = [0]
+        for count, node in enumerate(nodes.tolist(), 1):
+            totals.append(totals[count - self._sizes[find_node_level(count, self.levels)]] + node)
+        return to_integers([after - before for before, after in pairwise(totals)])
+
+    def expect_variances(self, first: StepPlaces, last: StepPlaces) -> Floats:
+        if self.level is not None:
+            return np.full(len(first), self.vectors[self.level].variance)
+        before, after = np.asarray(first), np.asarray(last) + 1
+        found = np.zeros(len(before))
+        for level, noise in enumerate(self.vectors):
+            one, other = before >> level, after >> level
+            if level == self.levels - 1:
+                nodes = other - one
+            else:  # those of both totals cancel out
+                nodes = (one & 1) + (other & 1) - 2 * (one & 1) * (one == other)
+            found += nodes * noise.variance
+        return found
+
+    def describe_strategy(self) -> str:
+        return f"each of the sums of {', '.join(map(str, self._sizes))} neighbouring steps that make up running totals"
 
 
 def _add_neighbours(values: Integers, count: int) -> Integers:

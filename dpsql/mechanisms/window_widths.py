@@ -20,7 +20,7 @@ from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Aggregation, Together, index_groups
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.moments import Count, Sum
-from dpsql.mechanisms.ordered_noise import OrderedNoise, widen_sum
+from dpsql.mechanisms.ordered_noise import GrowingTree, OrderedNoise, widen_sum
 from dpsql.mechanisms.per_group import Noise
 from dpsql.numerics.exact_numbers import Floats
 
@@ -156,10 +156,10 @@ class WindowWidths:
         unique = {
             v: widen_sum(noise, many * v, confidence) for v in np.unique(variances[~np.isnan(variances)])
         }
-        alone = noise.half_width(confidence)
+        alone, single = noise.half_width(confidence), not isinstance(noise, GrowingTree)
         widths = np.array(
             [
-                math.nan if math.isnan(v) else alone if count == 1 else unique[v]
+                math.nan if math.isnan(v) else alone if single and count == 1 else unique[v]
                 for v, count in zip(variances, counts, strict=True)
             ]
         )

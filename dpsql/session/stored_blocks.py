@@ -24,7 +24,7 @@ from dpsql.errors import BindError, Error, PostprocessingError
 from dpsql.late_dataclass import dataclass
 from dpsql.ledger.answers import StoredRelease, hash_release
 from dpsql.ledger.ledger import KeptReleases, Ledger
-from dpsql.mechanisms.aggregation import list_groups, unite_releases
+from dpsql.mechanisms.aggregation import Aggregation, list_groups, unite_releases
 from dpsql.mechanisms.base import ErrorBasis, Release
 from dpsql.mechanisms.empty_groups import choose_shown_groups
 from dpsql.mechanisms.quantile_tree import KeptTree
@@ -35,7 +35,6 @@ from dpsql.privacy.periods import (
     date_event,
     find_day_after,
     find_first_day,
-    intersect,
     remove_days,
     say_periods,
     unite,
@@ -144,6 +143,7 @@ class Draws:
 
     plan: Plan
     block: PrivateBlock
+    parts: list[RequestedBlock]
     used: Event | None = None
 
 
@@ -167,7 +167,11 @@ class RequestedBlock:
     note: str = ""
     """A note on the gain of another strategy over the stored answer's."""
     periods: Days = ()
-    """The days of its periods, if it is a part of another block."""
+    """The days of the periods that pay for it, if it is a part of another block."""
+    shown: Days = ()
+    """The days of its own periods: of a node of a tree, those of the last one."""
+    level: int = 0
+    """The level of its node, if its block has a growing tree."""
     parts: list[RequestedBlock] = field(default_factory=list)
     """Its parts, each of some periods, if it is stored in parts."""
     draws: list[Draws] = field(default_factory=list)
@@ -179,6 +183,13 @@ class RequestedBlock:
         if self.parts:
             return not self.draws
         return self.stored is not None or self.same is not None or self.block.prepaid
+
+    @property
+    def new(self) -> Days | None:
+        """The days of its periods without an answer; None for all."""
+        if self.parts:
+            return unite(p for part in self.parts if not part.free for p in part.shown)
+        return () if self.free else self.block.periods
 
     @property
     def event(self) -> Event:
@@ -246,8 +257,8 @@ class PreparedPlan:
     def counted(self) -> str:
         """How many periods are stored and how many are new: ``"31 days stored, 1 new"``; empty without parts."""
         held = [(item.block.parts, part) for item in self.asked for part in item.parts]
-        new = unite(p for _, part in held if part.stored is None and part.same is None for p in part.periods)
-        old = remove_days(unite(p for _, part in held for p in part.periods), new)
+        new = unite(p for _, part in held if not part.free for p in part.shown)
+        old = remove_days(unite(p for _, part in held for p in part.shown), new)
         units = {parts.part: parts for parts, _ in held if parts is not None}
         if not units:
             return ""
@@ -424,33 +435,28 @@ class StoredBlocks:
         columns = tuple(name for name, _ in item.block.columns)
         shape = replace(self._shape(model.plan, model.block), columns=columns)
         found: list[RequestedBlock] = []
-        divided = parts.list_parts()
-        keys = self.keys.list_part_keys(shape, item.contents, parts.scans, divided)
+        divided = parts.list_draws()
+        keys = self.keys.list_part_keys(shape, item.contents, parts.scans, [days for _, days in divided])
         stored = {} if fresh else self.ledger.replay_all([key for key in keys if key not in first])
-        for key, periods in zip(keys, divided, strict=True):
-            part = RequestedBlock(
-                item.block, shape, key, item.contents, item.lent, stored.get(key), periods=periods
-            )
+        for key, (level, periods), shown in zip(keys, divided, parts.list_parts(), strict=True):
+            part = RequestedBlock(item.block, shape, key, item.contents, item.lent, stored.get(key))
+            part.periods, part.shown, part.level = periods, shown, level
             part.same = first.get(key)
             if part.same is None and part.stored is None and not fresh:
                 gone = self.ledger.find_dropped(key)
                 part.dropped = "" if gone is None else gone.when_text
             part.confidence = item.confidence
             found.append(part)
-        pieces: list[Days] = []
-        for part in found:
-            if not part.free:
-                more = unite([*(pieces[-1] if pieces else ()), *part.periods])
-                if pieces and len(more) <= MOST_RANGES:
-                    pieces[-1] = more
-                else:
-                    pieces.append(part.periods)
         draws: list[Draws] = []
-        for days in pieces:
+        for days, together in _list_pieces(part for part in found if not part.free):
             one = self._narrow(plan, place, days)
             if one is None or one.block.periods != days:
                 return False
+            if parts.levels:
+                assert isinstance(one.block.operator, Aggregation)
+                one.block = replace(one.block, operator=one.block.operator.at_level(together[0].level))
             self.check(one.plan, one.block)
+            one.parts = together
             draws.append(one)
         item.shape, item.parts, item.draws = shape, found, draws
         item.key = hash_release("\n".join(part.key for part in found).encode())
@@ -477,7 +483,7 @@ class StoredBlocks:
         block, whole = made.blocks[place], plan.blocks[place]
         alike = self.keys.skeleton(block) == self.keys.skeleton(whole)
         same = alike and [i.sql for i in block.inputs] == [i.sql for i in whole.inputs]
-        return Draws(made, block) if same else None
+        return Draws(made, block, []) if same else None
 
     def _find_variant(self, plan: Plan, item: RequestedBlock) -> StoredRelease | None:
         """Return the stored answer of a block under another strategy, and switch the item to that strategy."""
@@ -588,10 +594,8 @@ class StoredBlocks:
             release = call_by_name(call_by_place(release, own), item.shape.columns)
             groups = list_groups(release.table, parts.keys)
             starts = np.array([parts.starts.get(group, 0) for group in groups], dtype=np.int64)
-            for part in item.parts:
-                if part.free or not intersect(one.block.periods or (), part.periods):
-                    continue
-                mask = pa.array(starts == part.periods[0][0])
+            for part in one.parts:
+                mask = pa.array(starts == part.shown[0][0])
                 noisy = None if release.noisy is None else release.noisy.filter(mask)
                 part.release = replace(release, table=release.table.filter(mask), noisy=noisy)
         self._unite_parts(item)
@@ -604,7 +608,10 @@ class StoredBlocks:
                 part.release = _rename(part.same, part)
         releases = [part.release for part in item.parts if part.release is not None]
         if len(releases) == len(item.parts):
-            item.release = unite_releases(item.block.operator, releases)
+            operator, parts = item.block.operator, item.block.parts
+            item.release = unite_releases(operator, releases)
+            if isinstance(operator, Aggregation) and parts is not None and parts.levels:
+                item.release = operator.add_up(item.release)
 
     def pack_drawn(self, prepared: Iterable[PreparedPlan]) -> KeptReleases:
         """Pack the drawn releases for storage."""
@@ -641,6 +648,21 @@ class StoredBlocks:
                 listed = ", ".join(names[:3]) + (" and more" if len(names) > 3 else "")
                 return f"not the answer of {found[0].when_text}, for this has changed since: {listed}"
         return ""
+
+
+def _list_pieces(parts: Iterable[RequestedBlock]) -> Iterator[tuple[Days, list[RequestedBlock]]]:
+    """Yield the parts that are drawn together, with their periods: those of one level, as long as a condition lists these."""
+    for _, alike in itertools.groupby(sorted(parts, key=lambda part: part.level), lambda part: part.level):
+        days: Days = ()
+        together: list[RequestedBlock] = []
+        for part in alike:
+            more = unite([*days, *part.periods])
+            if together and len(more) > MOST_RANGES:
+                yield days, together
+                more, together = part.periods, []
+            days = more
+            together.append(part)
+        yield days, together
 
 
 def _choose_groups(plan: Plan, asked: Iterable[RequestedBlock]) -> dict[str, tuple[pa.Table, str]]:

@@ -27,6 +27,7 @@ from typing import TypeVar
 import numpy as np
 from sqlglot import exp
 
+from dpsql.binding.dp.period_groups import PeriodGroups, find_growing
 from dpsql.binding.plan import StrategyVariant
 from dpsql.binding.relations.binder import Binder
 from dpsql.binding.traced_columns import OrderedRelease, Uses, WindowFinder, find_uses
@@ -36,7 +37,13 @@ from dpsql.mechanisms.aggregation import Aggregation, Part, Together
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.empty_groups import RangedGroups
 from dpsql.mechanisms.moments import TYPICAL_ROWS, Count, Sum
-from dpsql.mechanisms.ordered_noise import MAX_SQUARE_ROOT_STEPS, OrderedNoise, make_square_root, make_tree
+from dpsql.mechanisms.ordered_noise import (
+    MAX_SQUARE_ROOT_STEPS,
+    GrowingTree,
+    OrderedNoise,
+    make_square_root,
+    make_tree,
+)
 from dpsql.mechanisms.per_group import LaplaceNoise, Noise, Statistic
 from dpsql.mechanisms.quantile_tree import (
     KeptTree,
@@ -120,6 +127,7 @@ class StepBlock:
         labels: the analyst's expressions of its keys.
         nullable: whether a key may be NULL.
         fits: the strategies that fit its quantiles.
+        periods: the periods of its groups, if the keys decide them and each has a budget of its own.
     """
 
     name: str
@@ -129,6 +137,7 @@ class StepBlock:
     labels: Mapping[str, str]
     nullable: bool = False
     fits: Collection[str] = ()
+    periods: PeriodGroups | None = None
 
     def list_orders(self) -> Iterator[tuple[str, int]]:
         """Yield the keys whose values have an order that noise can follow, with the number of their steps."""
@@ -156,7 +165,11 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
         binder.ordered_releases.append(OrderedRelease(block.name, keys, names, block.nullable, steps))
     if word == EVEN and not windowed:
         return
-    orders = dict(block.list_orders())
+    orders, levels = dict(block.list_orders()), 0
+    if word == TREE and outputs and block.periods is not None and {*block.keys.values()} <= _ORDERED_KINDS:
+        parts = find_growing(binder, item, block.periods, block.options)
+        if parts is not None:
+            levels, orders = parts.levels, {parts.keys[0]: len(parts.starts)}
     if not orders or not outputs:
         refuse_unfit(
             block.options, block.fits, "here no output adds up, or no key has an order of known steps"
@@ -179,10 +192,13 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
     if word == SQUARE_ROOT and orders[key] > MAX_SQUARE_ROOT_STEPS:
         why = f"here it has {orders[key]:,} steps, and at most {MAX_SQUARE_ROOT_STEPS:,} are supported"
         refuse_unfit(block.options, why=why)
-    strategies = _Strategies(binder, item.operator, key, orders[key], uses, word)
+    strategies = _Strategies(binder, item.operator, key, orders[key], uses, word, levels)
     choice, best = strategies.choose()
     shown = "what is shown of each column" if uses.windows else "its running totals"
     said = f"Sums follow the order of {block.labels[key]}, {orders[key]:,} steps; the errors of strategies are those of {shown}."
+    if levels:
+        said += f" {_KEPT_NODES.format(f'{1 << levels - 1:,}', levels)}"
+        binder.notes += strategies.list_doubts()
     before = () if item.strategy is None else (item.strategy.sentence(),)  # that of quantiles
     variants = () if word else (*item.variants, *strategies.list_others(best), *strategies.list_forced(best))
     binder.blocks[place] = replace(
@@ -194,6 +210,10 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
     )
 
 
+_KEPT_NODES = (
+    "The tree's sums of 1, 2, 4, ... and {} steps are each drawn and stored once, when their last step is closed: a step is in "
+    "at most {} of them, and pays an equal part for each."
+)
 SOME_SHOWN = "those that differ from a group without rows appear"
 _STEPS_SHOWN = "all of them appear, since a window follows their order"
 
@@ -281,7 +301,8 @@ _make_remembered = lru_cache(maxsize=128)(_make_noise)
 class _Strategies:
     """The strategies of one block in the order of the key ``key`` with ``steps`` values, and their errors.
 
-    ``even`` is the operator with plain noise; ``forced`` a requested strategy, whose cost is limited in epsilon only.
+    ``even`` is the operator with plain noise; ``forced`` a requested strategy, whose cost is limited in epsilon only. ``levels``
+    are those of a growing tree; 0 without one.
     """
 
     binder: Binder
@@ -290,6 +311,7 @@ class _Strategies:
     steps: int
     uses: Uses
     forced: str | None = None
+    levels: int = 0
 
     @cached_property
     def outputs(self) -> list[Count | Sum]:
@@ -304,7 +326,7 @@ class _Strategies:
     @cached_property
     def words(self) -> tuple[str, ...]:
         """The available strategies."""
-        long = self.steps > MAX_SQUARE_ROOT_STEPS
+        long = self.steps > MAX_SQUARE_ROOT_STEPS or self.levels > 0
         return tuple(word for word in (EVEN, *MAKERS) if not (long and word == SQUARE_ROOT))
 
     @cached_property
@@ -321,6 +343,8 @@ class _Strategies:
     def _make(self, noise: Noise, word: str) -> Noise:
         if word == EVEN:
             return noise
+        if self.levels:
+            return GrowingTree(noise, self.steps, 2, self.levels)
         make = _make_remembered if self.steps <= _REMEMBERED_STEPS else _make_noise
         limited = self.forced in (None, EVEN)
         return make(noise, word, self.steps, self.binder.catalog.rule_currency if limited else None)
@@ -351,6 +375,25 @@ class _Strategies:
             if shown:
                 found[output.name] = math.sqrt(sum(shown) / len(shown)) / steps
         return found
+
+    def list_doubts(self) -> Iterator[str]:
+        """Yield a note if the growing tree errs more than EVEN so far, with the number of steps from which on it errs less."""
+        many = 1 << (self.levels - 1)
+        for statistic in self.statistics:
+            now, even = (self.squared[statistic, word] for word in (TREE, EVEN))
+            if now <= even:
+                continue
+            tree = GrowingTree(statistic.noise, many, 2, self.levels)
+            totals = tree.expect_variances(np.zeros(many, dtype=np.intp), np.arange(many))
+            better = np.cumsum(totals) < statistic.noise.variance * np.cumsum(np.arange(1.0, many + 1))
+            since = (
+                f"from {int(better.argmax()) + 1:,} on" if better.any() else f"for no number up to {many:,}"
+            )
+            yield (
+                f"of running totals over {self.steps:,} steps, strategy = EVEN would have {math.sqrt(even / now):.3g} times the "
+                f"error: TREE has less {since}"
+            )
+            return
 
     def measure(self, words: Words) -> float:
         """Return the expected squared error of all shown numbers, each in parts of its plain noise's variance."""

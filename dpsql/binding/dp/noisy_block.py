@@ -358,7 +358,14 @@ class NoisyBlock(AggregatingBlock):
         kinds = {key.name: typed.type.kind for key, typed in self.key_types}
         labels = {name: to_sql(node) for name, node in self.key_sources.items()}
         block = StepBlock(
-            self.name, self.options, kinds, self._count_steps, labels, self.domain.nullable, fits
+            self.name,
+            self.options,
+            kinds,
+            self._count_steps,
+            labels,
+            self.domain.nullable,
+            fits,
+            self.periods,
         )
         self.binder.when_whole.append(partial(choose_order, self.binder, block))
 

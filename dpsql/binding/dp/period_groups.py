@@ -32,12 +32,14 @@ from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.plan_size import write_shared
 from dpsql.binding.relations.scanned_periods import Scan, find_scans
 from dpsql.errors import Error
-from dpsql.language.dialect import to_sql
+from dpsql.language.dialect import quote_where_needed, to_sql
+from dpsql.language.options import Options
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.aggregation import Group, list_groups
-from dpsql.mechanisms.base import list_claims
+from dpsql.mechanisms.aggregation import Aggregation, Group, list_groups
+from dpsql.mechanisms.base import Operator, list_claims
+from dpsql.mechanisms.moments import Count, Sum
 from dpsql.mechanisms.queries import ROW_COUNT, As, Select, Subquery
-from dpsql.privacy.periods import unite_periods
+from dpsql.privacy.periods import FIRST, find_day_after, find_first_day, unite, unite_periods
 
 _START = "dpsql_start"
 
@@ -134,13 +136,17 @@ def date_blocks(binder: Binder) -> tuple[PrivateBlock, ...]:
     return tuple(_date_block(binder, block) for block in binder.blocks)
 
 
-def _date_block(binder: Binder, block: PrivateBlock) -> PrivateBlock:
+def _find_own_scans(binder: Binder, block: PrivateBlock) -> list[Scan]:
     texts = [*block.operator.checked, *(claimed.text for claimed in list_claims(block.operator))]
     whole = " ".join(write_shared(text, binder.catalog.shared) for text in dict.fromkeys(texts))
-    scans = find_scans(binder.scans, whole)
+    return find_scans(binder.scans, whole)
+
+
+def _date_block(binder: Binder, block: PrivateBlock) -> PrivateBlock:
+    scans = _find_own_scans(binder, block)
     every = block.prepaid or not scans
     periods = None if every else unite_periods(scan.periods for scan in scans)
-    parts = None if every else _find_parts(binder, block, scans)
+    parts = None if every else _find_parts(binder, block, scans, binder.period_groups.get(block.name))
     sets = tuple(_date_block(binder, one) for one in block.sets)
     return replace(block, periods=periods, parts=parts, sets=sets, closed=_find_closed(binder, scans))
 
@@ -154,9 +160,10 @@ def _find_closed(binder: Binder, scans: Iterable[Scan]) -> frozenset[str]:
     return frozenset(scan.holder for scan in dated) - still
 
 
-def _find_parts(binder: Binder, block: PrivateBlock, scans: Sequence[Scan]) -> PeriodParts | None:
+def _find_parts(
+    binder: Binder, block: PrivateBlock, scans: Sequence[Scan], found: PeriodGroups | None
+) -> PeriodParts | None:
     """Return the parts of a block: it must read equal periods of all tables, and no earlier release."""
-    found: PeriodGroups | None = binder.period_groups.get(block.name)
     if found is None or not block.operator.divides or len({scan.periods for scan in scans}) > 1:
         return None
     names = [other.name for other in binder.blocks]
@@ -167,4 +174,59 @@ def _find_parts(binder: Binder, block: PrivateBlock, scans: Sequence[Scan]) -> P
     if period is None or today is None:
         return None
     read = ((scan.holder, scan.days, tables[scan.holder].find_closed(today)) for scan in scans)
-    return PeriodParts(period.part, found.keys, found.starts, found.classes, tuple(sorted(read)))
+    levels = binder.growing.get(block.name, 0)
+    return PeriodParts(period.part, found.keys, found.starts, found.classes, tuple(sorted(read)), levels)
+
+
+def find_growing(
+    binder: Binder, block: PrivateBlock, found: PeriodGroups, options: Options
+) -> PeriodParts | None:
+    """Return the parts of a block with a growing tree, which has the periods from the first on; None for any other block.
+
+    Raises:
+        BindError: it has the periods from the first on, some of them closed, but not as a tree needs them.
+    """
+    scans = _find_own_scans(binder, block)
+    parts = _find_parts(binder, block, scans, found) if scans else None
+    if parts is None:
+        return None
+    tables, unit = binder.catalog.policy.tables, parts.part
+    begun = max(day.toordinal() for scan in scans if (day := tables[scan.holder].data_from) is not None)
+    read = unite(pair for days in parts.list_parts() for pair in days)
+    first, end = find_first_day(begun, unit), find_first_day(parts.closed, unit)
+    if not binder.narrowed and (len(read) > 1 or read[0][0] != first or end <= first):
+        return None
+    column = tables[scans[0].holder].declared_period.column  # type: ignore[union-attr]
+    misfit = _find_misfit(block.operator, parts, binder.catalog.has_rule)
+    if misfit is None and end < read[-1][1]:
+        why = f"it has closed {unit}s alone, and later ones may still change"
+        misfit = (
+            why,
+            f"add the condition {quote_where_needed(column)} < DATE '{datetime.date.fromordinal(end)}'",
+        )
+    if misfit is not None and binder.narrowed:
+        return None
+    if misfit is not None:
+        why, hint = misfit
+        raise options.refuse(
+            "strategy", f"TREE keeps running totals while {unit}s are added: {why}.", f"{hint}."
+        )
+    steps = -(-HORIZON // (find_day_after(FIRST, unit) - FIRST))
+    binder.growing[block.name], binder.period_groups[block.name] = (steps - 1).bit_length() + 1, found
+    return _find_parts(binder, block, scans, found)
+
+
+def _find_misfit(operator: Operator, parts: PeriodParts, has_rule: bool) -> tuple[str, str] | None:
+    """Return why a growing tree has no such block, and a hint; None if it fits."""
+    even = f"leave strategy out: each {parts.part} is stored and paid once"
+    if not isinstance(operator, Aggregation) or not all(isinstance(o, Count | Sum) for o in operator.outputs):
+        return "it keeps counts and sums alone", f"ask for the others apart, or {even}"
+    if len(operator.keys) > 1 or [(day,) for _, day in sorted(parts.starts.items())] != [*parts.classes]:
+        return f"it has one key, whose values are the {parts.part}s in their order", even
+    if not has_rule and any(s.noise.is_gaussian for s in operator.statistics):
+        return "sums of ε charge Gaussian noise in full for each node", f"write noise = 'laplace', or {even}"
+    return None
+
+
+HORIZON = 4096
+"""The days of the longest node of a growing tree, eleven years: later on, errors grow with the number of such nodes."""

@@ -122,8 +122,12 @@ class Binder(PlanBuilder, ABC):
     """Today in the policy's time zone, if budgets are per period."""
     scans: dict[Scan, None] = field(default_factory=dict)
     """The scans of private tables, if budgets are per period."""
+    narrowed: bool = False
+    """Whether the statement is bound over other days than its own, for parts of its answer."""
     period_groups: dict[str, Any] = field(default_factory=dict)
     """The blocks whose groups are of one period each, with :class:`~dpsql.binding.dp.public_groups.PeriodGroups`."""
+    growing: dict[str, int] = field(default_factory=dict)
+    """The levels of the growing trees of these blocks, by block."""
 
     def scan(self, node: exp.Expr, table: Table, alias: str, name: str, every: bool = False) -> Relation:
         """Return a private table as the statement may read it, with its days; ``every``: with all columns."""
@@ -258,7 +262,7 @@ class Binder(PlanBuilder, ABC):
 
 _LISTS = """
     blocks notes limits adjustments ranged when_whole ordered_releases public intervals noise_steps rounded once
-    lent_inputs key_values group_keys scans period_groups"""
+    lent_inputs key_values group_keys scans period_groups growing"""
 GROWING = tuple(_LISTS.split())
 """The lists and dicts of a binder that grow with its blocks."""
 
