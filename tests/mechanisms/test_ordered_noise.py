@@ -11,10 +11,12 @@ import pytest
 
 from dpsql.mechanisms.ordered_noise import (
     ROOT_GRID,
+    GrowingTree,
     OrderedNoise,
     SquareRootNoise,
     TreeNoise,
     choose_tree,
+    find_node_level,
     find_root_reach,
     list_square_root,
     make_square_root,
@@ -59,7 +61,8 @@ def gaussians(sensitivity: int, groups: int) -> list[GaussianNoise]:
 
 
 def strategies(base: Noise, steps: int) -> list[OrderedNoise]:
-    return [TreeNoise(base, steps, 2, 3), TreeNoise(base, steps, 3, 2), SquareRootNoise(base, steps)]
+    trees = [TreeNoise(base, steps, 2, 3), TreeNoise(base, steps, 3, 2), GrowingTree(base, steps, 2, 2)]
+    return [*trees, SquareRootNoise(base, steps)]
 
 
 # -- the loss -------------------------------------------------------------------------------------------------
@@ -266,6 +269,71 @@ def test_intervals_of_steps_hold_the_truth(confidence: float) -> None:
         errors = draw_errors(noise, 2000, fixed(f"held {confidence}"))
         held = (np.abs(errors) <= noise.half_width(confidence)).mean(axis=0)
         assert held.min() > confidence - 4 * math.sqrt(confidence * (1 - confidence) / 2000)
+        assert held.mean() < 1 - (1 - confidence) / 3
+
+
+def list_nodes(count: int, levels: int) -> dict[tuple[int, int], int]:
+    """Return the nodes that a running total of so many steps adds up, with their levels."""
+    found = {}
+    while count:
+        level = find_node_level(count, levels)
+        found[count - 2**level, count] = level
+        count -= 2**level
+    return found
+
+
+@pytest.mark.parametrize("base", [laplace(2, 3), *gaussians(2, 3)])
+def test_sums_of_a_growing_tree_have_the_noise_of_nodes_that_do_not_cancel(base: Noise) -> None:
+    noise = GrowingTree(base, 21, 2, 4)
+    first, last = map(np.array, zip(*[(i, j) for i in range(21) for j in range(i, 21)], strict=True))
+    direct = []
+    for i, j in zip(first, last, strict=True):
+        before, after = list_nodes(int(i), 4), list_nodes(int(j) + 1, 4)
+        apart = [
+            level
+            for found in (before, after)
+            for at, level in found.items()
+            if not (at in before and at in after)
+        ]
+        direct.append(sum(noise.vectors[level].variance for level in apart))
+    assert noise.expect_variances(first, last) == pytest.approx(direct)
+
+
+@pytest.mark.parametrize("base", [laplace(2, 3), *gaussians(2, 3)])
+def test_levels_that_are_drawn_apart_are_one_growing_tree(base: Noise) -> None:
+    """Its exact sums, and its loss, but for rounding."""
+    noise, levels = GrowingTree(base, 21, 2, 4), range(4)
+    exact = np.random.default_rng(5).integers(-(10**6), 10**6, 21)
+    nodes = np.zeros(21, dtype=np.int64)
+    with added_by(lambda _, values, __: np.asarray(values)):
+        for level in levels:
+            ends = [n for n in range(1, 22) if find_node_level(n, 4) == level]
+            rows = [row for n in ends for row in range(n - 2**level, n)]
+            drawn = noise.at_level(level).add_runs(exact[rows], [np.arange(len(rows))], Entropy())
+            assert np.count_nonzero(drawn) <= len(ends)
+            nodes[np.array(ends) - 1] = drawn[2**level - 1 :: 2**level]
+        assert (noise.add_up(nodes) == exact).all()
+        assert (noise.add_runs(exact, [np.arange(21)], Entropy()) == exact).all()
+    events = [noise.at_level(level).event for level in levels]
+    slack = 1 + Fraction(1, 10**8)
+    if isinstance(base, LaplaceNoise):
+        assert sum(event.basic[0] for event in events) == noise.event.basic[0] == ONE
+    else:
+        assert sum(event.mu**2 for event in events) <= base.event.mu**2 * slack
+    assert sum(event.rho for event in events) <= noise.event.rho * slack
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+@pytest.mark.parametrize("base", [laplace(1, 2), GaussianNoise.calibrate(ONE, TINY, 1, 2)])
+def test_intervals_of_growing_totals_hold_the_truth(base: Noise, confidence: float) -> None:
+    """In each total: as often as they say, and not with a third more noise."""
+    noise, last = GrowingTree(base, 40, 2, 5), np.arange(40)
+    widths = [noise.widen(v, confidence) for v in noise.expect_variances(0 * last, last)]
+    doubt = 4 * math.sqrt(confidence * (1 - confidence) / 1500)
+    for factor in (1.0, 1.33):
+        errors = np.cumsum(draw_errors(noise, 1500, fixed(f"growing {confidence} {factor}"), factor), axis=1)
+        held = (np.abs(errors) <= widths).mean(axis=0)
+        assert (held.min() > confidence - doubt) is (factor == 1)
         assert held.mean() < 1 - (1 - confidence) / 3
 
 

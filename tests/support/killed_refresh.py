@@ -1,9 +1,9 @@
 """Kills a refresh of an answer in parts at its lines, in processes of their own, and asks again.
 
-``python -m tests.support.killed_refresh FOLDER WHAT STEP``: of a ``statement`` or a ``release``, at every ``STEP``-th line that
-one refresh runs (1: at each). After each kill the ledger is verified, no period that had a part has paid again, a release is the
-one from before or the new one, and asking again gives all days, and is free after that. A line counts once before the first
-transaction of the ledger, and once after each.
+``python -m tests.support.killed_refresh FOLDER WHAT STEP``: of a ``statement``, a ``release`` or a ``tree``, at every ``STEP``-th
+line that one refresh runs (1: at each). After each kill the ledger is verified, no period that had a part has paid again, a
+release is the one from before or the new one, and asking again gives all days, and is free after that. A line counts once before
+the first transaction of the ledger, and once after each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import dpsql
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.upkeep import verify_ledger
 from dpsql.privacy.periods import list_periods, say_periods
-from tests.support.nights import DAILY, FIRST, POLICY, write_day
+from tests.support.nights import CLOSED, DAILY, FIRST, TOTALS, write_day
 
 FOLDERS = (
     "/dpsql/ledger/",
@@ -34,7 +34,7 @@ FOLDERS = (
     "/dpsql/privacy/periods.py",
     "/dpsql/mechanisms/aggregation.py",
 )
-STORED, DAYS = 4, 5
+STORED, DAYS = 3, 4
 KILLED = 9
 
 
@@ -79,10 +79,10 @@ class Lines:
 
 
 class Refresh:
-    """One refresh of a day that is new, over a ledger with a part of each earlier day: of a statement, or of a release."""
+    """One refresh of a day that is new, over a ledger with a part of each earlier day."""
 
-    def __init__(self, folder: Path, release: bool) -> None:
-        self.release = release
+    def __init__(self, folder: Path, what: str) -> None:
+        self.what = what
         self.data = folder / "data"
         self.work, self.kept = folder / "work", folder / "kept"
         self.ledger = self.work / "l.ledger"
@@ -99,9 +99,8 @@ class Refresh:
 
     def ask(self, days: int, lines: Lines | None = None, text: str = "") -> list[Any]:
         """Ask on the morning after so many days; return the cost line, the answer, and the number of lines."""
-        closed = POLICY.replace('data_until = "yesterday"', 'closed_before = "today"\ndata_until = "closed"')
         dpsql.Policy.today = FIRST + datetime.timedelta(days=days)  # type: ignore[assignment, method-assign]
-        policy = dpsql.Policy.loads(closed, base=self.data)
+        policy = dpsql.Policy.loads(CLOSED, base=self.data)
         with dpsql.connect(policy=policy, ledger=self.ledger) as session:
             sys.settrace(lines)
             result = session.sql(text or self.write(days))
@@ -110,8 +109,8 @@ class Refresh:
 
     def write(self, days: int) -> str:
         """Return the statement of a morning: the first one creates the release."""
-        if not self.release:
-            return DAILY
+        if self.what != "release":
+            return TOTALS if self.what == "tree" else DAILY
         return f"CREATE RELEASE daily AS {DAILY}" if days == STORED else "REFRESH RELEASE daily"
 
     def restore(self) -> None:
@@ -142,39 +141,39 @@ class Refresh:
         assert code in (0, KILLED), (line, code)
         if code == 0:
             return "not reached"
-        last = str(FIRST.replace(month=2, day=3))
-        once = dict.fromkeys(self.read_days(), 1)
+        days = [str(FIRST + datetime.timedelta(days=number)) for number in range(DAYS)]
+        before, new = Counter(days[:STORED]), Counter(days if self.what == "tree" else days[STORED:])
         charged = self.read_days()
-        assert charged == once, charged  # no period has paid twice
-        assert len(once) == STORED + (last in once)
+        assert charged in (before, before + new), charged  # no period has paid twice
+        paid = charged != before
         verify_ledger(self.ledger)  # each stored answer is one that was paid
-        if self.release:
+        if self.what == "release":
             code, (_, rows, _) = run_apart(lambda: self.ask(DAYS, text="SELECT * FROM daily"))
             assert code == 0
             assert len(rows) in (STORED, DAYS)
         code, (line_again, rows, _) = run_apart(lambda: self.ask(DAYS))
         assert code == 0
         stored = line_again.startswith(f"{DAYS} days stored · no charge")
-        assert not stored or last in once, "an answer that nobody paid for"
+        assert not stored or paid, "an answer that nobody paid for"
         assert stored or line_again.startswith(f"{STORED} days stored, 1 new"), line_again
         assert len(rows) == DAYS
-        code, again = run_apart(lambda: self.ask(DAYS))
+        code, (line_third, rows_third, _) = run_apart(lambda: self.ask(DAYS))
         assert code == 0
-        assert again[:2] == [again[0], rows]
-        assert again[0].startswith(f"{DAYS} days stored · no charge")
+        assert rows_third == rows
+        assert line_third.startswith(f"{DAYS} days stored · no charge")
         charged = self.read_days()
-        assert [charged[day] for day in once if day != last] == [1] * STORED, charged
-        assert charged[last] == (1 if stored or last not in once else 2)
+        again = new if paid and not stored else Counter()
+        assert charged == before + new + again, charged
         verify_ledger(self.ledger)
-        return "stored" if stored else "charged" if last in once else "untouched"
+        return "stored" if stored else "charged" if paid else "untouched"
 
 
-def main(folder: Path, release: bool, step: int, first: int = 1) -> None:
-    refresh = Refresh(folder, release)
+def main(folder: Path, what: str, step: int, first: int = 1) -> None:
+    refresh = Refresh(folder, what)
     lines = refresh.count_lines()
     found = Counter(refresh.kill(line) for line in range(first, lines + 1, step))
     print(json.dumps({"lines": lines, **found}), flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2] == "release", *map(int, sys.argv[3:]))
+    main(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:]))

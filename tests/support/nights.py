@@ -30,6 +30,9 @@ columns.x.type = "BIGINT"
 columns.x.bounds = [0, 100]
 """
 FIRST = datetime.date(2024, 1, 30)
+CLOSED = POLICY.replace('data_until = "yesterday"', 'closed_before = "today"\ndata_until = "closed"')
+"""Without days that may still change."""
+TOTALS = "SELECT WITH DP OPTIONS (strategy = TREE) day, SUM(COUNT(*)) OVER (ORDER BY day) AS t FROM visits GROUP BY day"
 DAILY = "SELECT day, COUNT(*) AS n FROM visits GROUP BY day"
 
 
