@@ -289,8 +289,9 @@ class TreeNoise(OrderedNoise):
         s, g = self.base.sensitivity, self.base.groups
         if isinstance(self.base, LaplaceNoise):
             return (share_noise(self.base, share, s * g, 1),) * self.levels
-        sizes = (self.branches**level for level in range(self.levels))
-        return tuple(share_noise(self.base, share, s, g * min(size, g)) for size in sizes)
+        sizes = [g * min(self.branches**level, g) for level in range(self.levels)]
+        each = {size: share_noise(self.base, share, s, size) for size in set(sizes)}
+        return tuple(each[size] for size in sizes)
 
     @property
     def _sizes(self) -> tuple[int, ...]:
@@ -325,7 +326,7 @@ class TreeNoise(OrderedNoise):
 
 
 def find_node_level(steps: int, levels: int) -> int:
-    """Return the level of the node that ends with the last of so many steps: it has 2 to the power of it.
+    """Return the level of the node that ends with the last of ``steps`` steps. A node of level n has 2 ** n steps.
 
     >>> [find_node_level(n, 3) for n in range(1, 9)]
     [0, 1, 0, 2, 0, 1, 0, 2]
@@ -337,13 +338,13 @@ def find_node_level(steps: int, levels: int) -> int:
 class GrowingTree(TreeNoise):
     """Noise on the nodes of a tree over growing time, each drawn once, with equal shares of the loss for each level.
 
-    A step is in at most one node of each level. So with the vector of a level for all of its nodes, its loss is that of
-    :class:`TreeNoise`; nodes that are drawn apart, even with a view to earlier ones, lose their level's share each.
+    Guarantee: that of :class:`TreeNoise`, some of whose nodes are left out. Draws of single levels, or of some nodes of a level,
+    lose the level's share, and may depend on earlier ones. A step is in one node of each level at most.
 
     Args:
-        steps: those so far, which decide no noise.
-        level: the level of which nodes are drawn, each of ``steps`` steps; the sum of each is in its last step. None: all levels,
-            in whose steps running totals are sums of nodes.
+        steps: their number so far. No node's noise depends on it.
+        level: the level whose nodes are drawn, one for every ``steps`` steps: its sum is in its last step, the others are 0. None:
+            all levels are drawn, and the running totals of the steps are sums of nodes.
     """
 
     steps: int = field(compare=False)
