@@ -343,8 +343,8 @@ class GrowingTree(TreeNoise):
 
     Args:
         steps: their number so far. No node's noise depends on it.
-        level: the level whose nodes are drawn, one for every ``steps`` steps: its sum is in its last step, the others are 0. None:
-            all levels are drawn, and the running totals of the steps are sums of nodes.
+        level: the level whose nodes are drawn, one for every ``steps`` steps: its sum is in its last step, the others are 0.
+            None: all levels are drawn, and the running totals of the steps are sums of nodes.
     """
 
     steps: int = field(compare=False)

@@ -27,8 +27,7 @@ from typing import TypeVar
 import numpy as np
 from sqlglot import exp
 
-from dpsql.binding.dp.period_groups import PeriodGroups, find_growing
-from dpsql.binding.plan import StrategyVariant
+from dpsql.binding.plan import PeriodParts, PrivateBlock, StrategyVariant
 from dpsql.binding.relations.binder import Binder
 from dpsql.binding.traced_columns import OrderedRelease, Uses, WindowFinder, find_uses
 from dpsql.language.options import AUTO, Options
@@ -127,7 +126,7 @@ class StepBlock:
         labels: the analyst's expressions of its keys.
         nullable: whether a key may be NULL.
         fits: the strategies that fit its quantiles.
-        periods: the periods of its groups, if the keys decide them and each has a budget of its own.
+        grow: returns its parts if it may have a growing tree; None if its keys decide no periods.
     """
 
     name: str
@@ -137,7 +136,7 @@ class StepBlock:
     labels: Mapping[str, str]
     nullable: bool = False
     fits: Collection[str] = ()
-    periods: PeriodGroups | None = None
+    grow: Callable[[PrivateBlock], PeriodParts | None] | None = None
 
     def list_orders(self) -> Iterator[tuple[str, int]]:
         """Yield the keys whose values have an order that noise can follow, with the number of their steps."""
@@ -166,8 +165,8 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
     if word == EVEN and not windowed:
         return
     orders, levels = dict(block.list_orders()), 0
-    if word == TREE and outputs and block.periods is not None and {*block.keys.values()} <= _ORDERED_KINDS:
-        parts = find_growing(binder, item, block.periods, block.options)
+    if word == TREE and outputs and block.grow is not None and {*block.keys.values()} <= _ORDERED_KINDS:
+        parts = block.grow(item)
         if parts is not None:
             levels, orders = parts.levels, {parts.keys[0]: len(parts.starts)}
     if not orders or not outputs:

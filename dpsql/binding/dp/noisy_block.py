@@ -33,7 +33,7 @@ from dpsql.binding.dp.noise_choice import (
     fit_outputs,
 )
 from dpsql.binding.dp.noisy_aggregates import MOMENTS, NOISY_AGGREGATES, read_as_mean
-from dpsql.binding.dp.period_groups import PeriodGroups, find_period_groups
+from dpsql.binding.dp.period_groups import PeriodGroups, find_growing, find_period_groups
 from dpsql.binding.dp.private_block import AggregatingBlock
 from dpsql.binding.dp.public_groups import MAX_GROUPS, MAX_RANGE_GROUPS, Pairs, find_public_groups
 from dpsql.binding.dp.row_queries import quantile_parts, split_quantiles
@@ -357,6 +357,9 @@ class NoisyBlock(AggregatingBlock):
             return
         kinds = {key.name: typed.type.kind for key, typed in self.key_types}
         labels = {name: to_sql(node) for name, node in self.key_sources.items()}
+        found, grow = self.periods, None
+        if found is not None:
+            grow = partial(find_growing, self.binder, found=found, options=self.options)
         block = StepBlock(
             self.name,
             self.options,
@@ -365,7 +368,7 @@ class NoisyBlock(AggregatingBlock):
             labels,
             self.domain.nullable,
             fits,
-            self.periods,
+            grow,
         )
         self.binder.when_whole.append(partial(choose_order, self.binder, block))
 

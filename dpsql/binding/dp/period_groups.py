@@ -181,10 +181,10 @@ def _find_parts(
 def find_growing(
     binder: Binder, block: PrivateBlock, found: PeriodGroups, options: Options
 ) -> PeriodParts | None:
-    """Return the parts of a block with a growing tree, which has the periods from the first on; None for any other block.
+    """Return the parts of a block with a growing tree, which begins with the first period; None for any other block.
 
     Raises:
-        BindError: it has the periods from the first on, some of them closed, but not as a tree needs them.
+        BindError: it begins with the first period, which is closed, but it doesn't fit such a tree.
     """
     scans = _find_own_scans(binder, block)
     parts = _find_parts(binder, block, scans, found) if scans else None
@@ -196,21 +196,16 @@ def find_growing(
     first, end = find_first_day(begun, unit), find_first_day(parts.closed, unit)
     if not binder.narrowed and (len(read) > 1 or read[0][0] != first or end <= first):
         return None
-    column = tables[scans[0].holder].declared_period.column  # type: ignore[union-attr]
     misfit = _find_misfit(block.operator, parts, binder.catalog.has_rule)
     if misfit is None and end < read[-1][1]:
-        why = f"it has closed {unit}s alone, and later ones may still change"
-        misfit = (
-            why,
-            f"add the condition {quote_where_needed(column)} < DATE '{datetime.date.fromordinal(end)}'",
-        )
-    if misfit is not None and binder.narrowed:
-        return None
+        column = tables[scans[0].holder].declared_period.column  # type: ignore[union-attr]
+        hint = f"add the condition {quote_where_needed(column)} < DATE '{datetime.date.fromordinal(end)}'"
+        misfit = f"it has closed {unit}s alone, and later ones may still change", hint
     if misfit is not None:
-        why, hint = misfit
-        raise options.refuse(
-            "strategy", f"TREE keeps running totals while {unit}s are added: {why}.", f"{hint}."
-        )
+        if binder.narrowed:
+            return None
+        what = f"TREE keeps running totals while {unit}s are added: {misfit[0]}."
+        raise options.refuse("strategy", what, f"{misfit[1]}.")
     steps = -(-HORIZON // (find_day_after(FIRST, unit) - FIRST))
     binder.growing[block.name], binder.period_groups[block.name] = (steps - 1).bit_length() + 1, found
     return _find_parts(binder, block, scans, found)
