@@ -115,8 +115,6 @@ SPEND = step(
 OUT = mistake(
     "%%dpsql --epsilon 0.3\nSELECT AVG(paid) AS mean FROM rides", "BudgetExceeded", "ε=0.1", "would fit"
 )
-SHORT = (*BEGIN[:1], BEGIN[4], *BEGIN[9:], ASK[0], ASK[2], ASK[3], ASK[6])
-"""The same story for every day: a policy, a refusal, an answer, the same one again, and groups."""
 
 
 def write_rides(folder: Path) -> None:
