@@ -13,6 +13,8 @@ import dpsql
 from dpsql.binding.values import fixed_point
 from dpsql.engine import base as engine_base
 from dpsql.lock import lock
+from tests.support import endings
+from tests.support.case_files import read_part
 from tests.support.endings import EXTREME, Composed, Neighbours, compare, compose, tables
 
 PAIRS, MANY = 2_000, int(os.environ.get("DPSQL_ENDINGS", "50000"))
@@ -111,10 +113,21 @@ WRAPPED = [
 ]
 
 
-@pytest.mark.parametrize(("texts", "answered"), [(WRAPPED, 25), (WINDOWED, 30), (LAMBDAS, 0)])
+STRANGE = [
+    form.format(k=text.format(c=c))
+    for text in read_part(endings.__file__, "_STRANGE")
+    for c in (("tz", "zz") if "{c}" in text else ("",))
+    for form in read_part(endings.__file__, "_STRANGE_FORMS")
+]
+
+
+@pytest.mark.parametrize(
+    ("texts", "answered"), [(WRAPPED, 25), (WINDOWED, 30), (LAMBDAS, 0), (STRANGE[::4], 30)]
+)
 def test_no_window_lambda_or_interval_ends_otherwise(tmp_path: Path, texts: list[str], answered: int) -> None:
-    """Frames by distance where a value plus the distance overflows; lambdas; intervals that wrap in Arrow."""
-    neighbours = Neighbours(tmp_path, [*STEPS], plan_once=True)
+    """Frames by distance where a value plus the distance overflows; lambdas; intervals that wrap in Arrow; distances of
+    moments; texts of a megabyte, and JSON."""
+    neighbours = Neighbours(tmp_path, [*STEPS, "tz", "zz", "jt"], plan_once=True)
     try:
         neighbours.check(map(Composed, texts))
         assert neighbours.different == []

@@ -67,6 +67,13 @@ _FURTHER: dict[str, tuple[str, list[str]]] = {
             *(f"to_microseconds({2**61})", f"to_microseconds({2**63 - 1})"),
         ],
     ),
+    "jt": (  # texts of a megabyte, and JSON that is deep, wide, far or none
+        "VARCHAR",
+        [
+            *("repeat('a', 1048576)", "repeat('[', 500000)", "'{\"a\": 1e400}'", '\'{"a": "\\ud800"}\''),
+            *("'{\"a\": {\"b\": [' || repeat('{\"c\":', 3000) || '1' || repeat('}', 3000) || ']}}'", "''"),
+        ],
+    ),
     "uti2": ("USMALLINT", ["0", "65535"]),
     "hb": ("HUGEINT", [str(_MOST), f"-{_MOST}", str(10**38)]),
     "hv": ("HUGEINT", [str(_MOST), f"-{_MOST}", str(10**38)]),

@@ -118,3 +118,42 @@ SELECT COUNT(*) FROM (SELECT uid, {a} AS k FROM t) AS y SEMI JOIN pub ON y.k = p
 SELECT COUNT(*) FROM t, UNNEST([{a}, {b}]) AS u(y) WHERE y = {b}
 SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 10), blocks = 20) COUNT(*) FROM t WHERE {a} IN (SELECT {p})
 SELECT WITH PTR MODE(CASE WHEN {a} = {b} THEN 1 ELSE 0 END) FROM t
+
+== _STRANGE
+{c} - tz
+tz - {c}
+zz - {c}
+tz - TIMESTAMPTZ '2020-01-01 00:00:00+00'
+tz + INTERVAL 1 DAY
+zz - INTERVAL 200000 YEAR
+{c} + iv
+iv + {c}
+date_diff('hour', tz, {c})
+date_sub('microsecond', {c}, tz)
+epoch({c} - zz)
+(tz + INTERVAL 1 MONTH) AT TIME ZONE 'Asia/Kathmandu'
+date_trunc('week', tz - INTERVAL 1 HOUR, 'Pacific/Apia')
+jt ->> 'a'
+(jt ->> 'a')::INT
+jt -> '$.a.b[0]'
+json_extract_string(jt, '$.a') || jt
+len(string_split(jt, '['))
+regexp_matches(left(jt, 10), '^(a|b)*$')
+try_strptime(jt, '%Y-%m-%d')
+jt LIKE '%a%'
+upper(left(jt, 100))
+substr(jt, 1, 1)
+strlen(jt)
+md5(jt)
+jt::DOUBLE
+jt IN (VALUES ('a'), (E'b\t'))
+struct_extract({{'a': jt}}, 'a')
+
+== _STRANGE_FORMS
+SELECT {k} AS k, COUNT(*) FROM t GROUP BY k
+SELECT COUNT({k}), COUNT(DISTINCT {k}) FROM t
+SELECT k, COUNT(*) FROM (SELECT uid, ARG_MAX({k}, num) AS k FROM t GROUP BY uid) GROUP BY k
+SELECT k, COUNT(*) FROM (SELECT uid, MAX({k}) OVER (PARTITION BY uid ORDER BY num) AS k FROM t) GROUP BY k
+SELECT WITH PTR MODE({k}) FROM t
+SELECT WITH SUBSAMPLE OPTIONS (combine = 'stable_mode', blocks = 20) STRING_AGG({k}::VARCHAR, ',') FROM t
+SELECT SUM(num ORDER BY {k}) FROM t

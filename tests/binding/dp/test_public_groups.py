@@ -49,6 +49,52 @@ def _same(
     )  # fmt: skip
 
 
+def declare(column: str, values: str) -> dpsql.Policy:
+    made = policy_of(f"{column} = {{ values = {values} }}\n")
+    return dpsql.Policy.loads(made.replace('w = { values = ["A", "B"] }\n', "") if column == "w" else made)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("d", "[0, 2]", "'0', of the values of v.d, is no DATE."),
+        ("d", '["20240101"]', "'20240101', of the values of v.d, is no DATE."),
+        ("ts", '["yesterday"]', "'yesterday', of the values of v.ts, is no TIMESTAMP."),
+        ("x", '["1", "two"]', "'two', of the values of v.x, is no BIGINT."),
+        ("x", "[2024-01-01]", "'2024-01-01', of the values of v.x, is no BIGINT."),
+        ("x", "[1e30]", "'1000000000000000000000000000000', of the values of v.x, is no BIGINT."),
+        ("b", '["maybe"]', "'maybe', of the values of v.b, is no BOOLEAN."),
+        ("b", "[0, 1]", "'0', of the values of v.b, is no BOOLEAN."),
+    ],
+)
+def test_declared_values_of_another_type_are_refused(
+    con: duckdb.DuckDBPyConnection, column: str, values: str, said: str
+) -> None:
+    """A query with them once failed after it was paid."""
+    with dpsql.connect(con, policy=declare(column, values)) as session:
+        with pytest.raises(dpsql.PolicyError) as caught:
+            session.sql(f"SELECT {column}, COUNT(*) FROM v GROUP BY {column}")
+        assert caught.value.message == said
+        assert session.budget().spent_epsilon == 0
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("d", '["2020-01-01"]'),
+        ("ts", "[2020-01-01]"),
+        ("x", '["1", "2"]'),
+        ("b", '["true"]'),
+        ("w", "[1, 2]"),
+    ],
+)
+def test_declared_values_that_are_written_otherwise_are_read(
+    con: duckdb.DuckDBPyConnection, column: str, values: str
+) -> None:
+    with dpsql.connect(con, policy=declare(column, values)) as session:
+        session.sql(f"SELECT {column}, COUNT(*) FROM v GROUP BY {column}")
+
+
 RESTRICTED = read_part(__file__, "RESTRICTED")
 
 
