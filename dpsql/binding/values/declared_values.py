@@ -360,7 +360,7 @@ def _is_of(kind: Type, value: object) -> bool:
     written = value.strip() if isinstance(value, str) else value
     try:
         if kind.kind == "BOOLEAN":
-            return isinstance(value, bool) or str(written).lower() in ("true", "false")
+            return isinstance(value, bool)
         if kind.kind == "UUID":
             return bool(uuid.UUID(str(written)))
         if kind.kind == "TIME":
