@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import Read, Reader
+from dpsql.mechanisms.fast.column_counts import MANTISSA, ROUNDING
 from dpsql.mechanisms.queries import ROW_COUNT, As, Select, Subquery
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential, flip_coins
@@ -165,22 +166,30 @@ class GradedGrid:
         return found if step > 0 else -found
 
     def number(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the numbers of points as :meth:`write_step`'s SQL computes them, of doubles whose even step has 31 bits."""
-        signed = bool(len(values)) and bool(values.min() < 0)
+        """Return the numbers of points, as :meth:`write_step`'s SQL computes them, of the doubles whose even step has 31 bits."""
+        scale, far = float(self._scale(0)), 2.0**31
+        least, most = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
+        if not (-far <= least * scale and most * scale < far - 0.5):  # or NaN is among them
+            with np.errstate(over="ignore"):
+                steps = values * scale
+            values = values[(steps >= -far - 0.5) & (steps < far - 0.5)]
+        signed = not least >= 0  # or NaN was
         size = np.abs(values) if signed else values
-        steps = size * float(self._scale(0))
-        np.rint(steps, out=steps)
-        steps += self._before(0)
+        # the addend is even, so that halves are rounded to even steps, and leaves them in the lowest bits
+        steps = size * scale
+        steps += ROUNDING + self._before(0)
         near = np.arange(0)
         for level in range(1, self.levels + 1):
             closer = np.flatnonzero(size < float(self._end(level)))
             near, size = closer if level == 1 else near[closer], size[closer]
             if not len(near):
                 break
-            steps[near] = np.rint(size * float(self._scale(level))) + self._before(level)
+            steps[near] = size * float(self._scale(level)) + (ROUNDING + self._before(level))
+        numbers = steps.view(np.int64)
+        np.bitwise_and(numbers, MANTISSA, out=numbers)
         if signed:
-            np.copysign(steps, values, out=steps)
-        return steps.astype(np.int64)
+            np.negative(numbers, out=numbers, where=values < 0)
+        return numbers
 
     def write_step(self, v: str) -> str:
         """Write SQL for the number of the point that a double is rounded to; NULL if its even step exceeds 31 bits."""

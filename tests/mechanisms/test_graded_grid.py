@@ -103,8 +103,12 @@ def test_both_routes_number_points_equally(grid: GradedGrid) -> None:
         text = f"SELECT v, {grid.write_step('v')} AS step FROM held ORDER BY i"
         found = con.sql(f"SELECT v, step FROM ({text}) WHERE step IS NOT NULL").to_arrow_table()
     assert found.num_rows > 60_000
-    numbered = grid.number(np.asarray(found.column("v")))
-    assert (numbered == np.asarray(found.column("step"))).all()
+    steps = np.asarray(found.column("step"))
+    with_points = np.asarray(found.column("v"))
+    assert (grid.number(with_points) == steps).all()
+    for outside in (np.nan, np.inf, -np.inf, 1e308, 2.0**32 / scales[0]):
+        assert (grid.number(np.append(with_points, outside)) == steps).all()
+        assert (grid.number(np.append(outside, with_points)) == steps).all()
     assert len(grid.number(np.empty(0))) == 0
 
 

@@ -53,7 +53,7 @@ OnLine = Callable[[Typed, Fraction, Fraction], grids.Line]
 class QuantileRequest:
     """Quantiles of one call: the grid integer of a row (and in fewer bits), its grid, and the requested ranks.
 
-    If the grid is ``graded``, ``y`` and ``narrow`` are the number itself.
+    If the grid is ``graded``, ``y`` and ``narrow`` are the number itself; ``narrow`` also if it is missing.
     """
 
     y: str

@@ -140,8 +140,11 @@ def _quantile(asked: AggregateCall) -> Aggregate:
     grid = choose_points(place.typed.type, place.low, place.high)
     graded = refine_points(typed.type, grid)
     steps = [to_sql(grids.write_steps(place.typed, grid, narrow)) for narrow in (False, True)]
-    if graded is not None:  # a number that has no even step is missing
-        steps = [f"CASE WHEN {steps[1]} IS NOT NULL THEN CAST({to_sql(typed.node)} AS DOUBLE) END"] * 2
+    if (
+        graded is not None
+    ):  # a number that has no even step is missing: the route that counts in memory leaves it out
+        number = f"CAST({to_sql(typed.node)} AS DOUBLE)"
+        steps = [f"CASE WHEN {steps[1]} IS NOT NULL THEN {number} END", number]
     y, narrow = (asked.block.filtered(call, sql) for sql in steps)
     whole = place.typed.type.kind == "INTEGER" and grid.steps == 1 and not between
     back = place.between if between else place.own

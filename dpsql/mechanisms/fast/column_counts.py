@@ -161,6 +161,9 @@ def count_arrays(
     for values in arrays:
         for part in cut_blocks(values, room if number is None else _MAPPED_ROWS):
             places = part if number is None else number(part)
+            if _are_within(places, low, high):
+                np.subtract(places, low, out=found.places(len(places)), dtype=np.int64)
+                continue
             below = places < high
             few = int(np.count_nonzero(below))
             if 2 * few < len(places):  # counting one place over and over takes longer than leaving it out
@@ -219,13 +222,17 @@ class ThreadTallies(Generic[_Tally]):
         self._free.append(tally)
 
 
+def _are_within(values: NumberArray, low: int, high: int) -> bool:
+    return not len(values) or (low <= int(values.min()) and int(values.max()) <= high)
+
+
 def clip_to_places(values: NumberArray, low: int, high: int, out: NDArray[np.int64]) -> None:
     """Write ``clip(values, low, high) - low`` to ``out``, clipped in the values' own type before it is widened."""
     own = np.iinfo(values.dtype)
     if low > own.max or high < own.min:  # every value is outside the same end
         out[:] = 0 if low > own.max else high - low
         return
-    if len(values) and not (low <= int(values.min()) and int(values.max()) <= high):
+    if not _are_within(values, low, high):
         # clip in their own type first: clipping and widening at once takes several times as long
         values = np.clip(values, max(low, int(own.min)), min(high, int(own.max)))
     np.subtract(values, low, out=out, dtype=np.int64)
@@ -234,8 +241,10 @@ def clip_to_places(values: NumberArray, low: int, high: int, out: NDArray[np.int
 BLOCK_ROWS = 1 << 15
 """Rows per block: intermediate results fit a cache."""
 
-_MAGIC = 2.0**52  # from here to twice this, doubles are integers in their lowest bits
-_MANTISSA = (1 << 52) - 1
+ROUNDING = 2.0**52
+"""From here to twice this, doubles are integers in their lowest bits: adding this rounds to them, halves to even ones."""
+MANTISSA = (1 << 52) - 1
+"""Those bits."""
 
 
 class NumberCells(ABC):
@@ -294,12 +303,12 @@ class DoubleCells(NumberCells):
         scale = last / half / 2 if half > 0 else 1.0
         self._scale = scale if scale < math.inf else 1.0
         with np.errstate(over="ignore"):
-            start = _MAGIC - np.float64(low) * self._scale
-        self._start = float(start) if np.isfinite(start) else _MAGIC
+            start = ROUNDING - np.float64(low) * self._scale
+        self._start = float(start) if np.isfinite(start) else ROUNDING
         self._beyond = beyond
         self.count = last + 4
         # repeated for a block: the minimum of two arrays takes a third of the time
-        self._least, self._most = np.full(BLOCK_ROWS, _MAGIC), np.full(BLOCK_ROWS, _MAGIC + last + 1)
+        self._least, self._most = np.full(BLOCK_ROWS, ROUNDING), np.full(BLOCK_ROWS, ROUNDING + last + 1)
 
     @classmethod
     def between(cls, values: NDArray[np.float64], count: int) -> DoubleCells:
@@ -322,7 +331,7 @@ class DoubleCells(NumberCells):
             # without thresholds outside, NaN need not be distinguished
             (np.minimum if self._beyond else np.fmin)(held, self._most[: len(held)], out=held)
             np.maximum(held, self._least[: len(held)], out=held)
-        np.bitwise_and(out, _MANTISSA, out=out)
+        np.bitwise_and(out, MANTISSA, out=out)
         if self._beyond:
             np.minimum(out, self.count - 1, out=out)  # the bits of NaN are above all others
         return out
