@@ -306,6 +306,11 @@ class Engine(abc.ABC):
         with self._replica_lock:
             return self.replica.plan(sql, lent, of)
 
+    def parse(self, sql: str) -> str:
+        """Return DuckDB's own tree of an exact query, for the second lock."""
+        with self._replica_lock:
+            return self.replica.parse(sql)
+
     def plan_late(self, sql: str, lent: Mapping[str, pa.Table]) -> str:
         """Return that plan for a query written during a release, with its additional relations."""
         with self._replica_lock:

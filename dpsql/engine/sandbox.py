@@ -398,6 +398,7 @@ SETTINGS = {
     "streaming_buffer_size": "'16MB'",  # a column counted in Python is fetched twice as fast
 }
 """Settings that plans rely on, as far as the version of DuckDB has them."""
+_PARSE = "SELECT json_serialize_sql(?::VARCHAR)"
 _PARSERS: list[duckdb.DuckDBPyConnection] = []
 """Idle parsers. They belong to no thread: a forked process would close a thread's, and crash."""
 
@@ -411,7 +412,7 @@ def parse_to_json(sql: str) -> str:
         con = _PARSERS.pop()
     except IndexError:
         con = duckdb.connect(config={"threads": 1})
-    tree = str(con.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()[0][0])
+    tree = str(con.execute(_PARSE, [sql]).fetchall()[0][0])
     _PARSERS.append(con)
     return tree
 
@@ -656,6 +657,16 @@ class SchemaReplica:
         if of and not plan.startswith(NO_PLAN):
             self._note_fit(of, lent)
         return plan
+
+    def parse(self, sql: str) -> str:
+        """Return DuckDB's own tree of a text as JSON, as :func:`parse_to_json`, which opens another instance.
+
+        Parsing binds no name, and no function is defined here.
+        """
+        try:
+            return str(self._con.execute(_PARSE, [sql]).fetchall()[0][0])
+        except duckdb.Error:  # perhaps another session's query broke the instance
+            return parse_to_json(sql)
 
     def shape(self, sql: str, lent: Mapping[str, TypedColumns]) -> pa.Schema:
         """Return the Arrow types of a query's columns in DuckDB."""

@@ -15,7 +15,7 @@ from dpsql.binding.plan import Plan, PrivateBlock
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.engine.base import Engine
 from dpsql.engine.postprocess import Finisher
-from dpsql.engine.sandbox import NO_PLAN, parse_to_json
+from dpsql.engine.sandbox import NO_PLAN
 from dpsql.exact.gate import STAND_INS, Gate
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import Columns, NormalForm, Operator, Prove, Read, Reader, Release, fill_parameters
@@ -39,7 +39,7 @@ class GatedQueries:
     @classmethod
     def of(cls, catalog: Catalog, engine: Engine, finisher: Finisher) -> GatedQueries:
         """Return the queries of plans that are bound against a catalog."""
-        return cls(Gate(catalog, parse_to_json, engine.plan_late), engine, finisher)
+        return cls(Gate(catalog, engine.parse, engine.plan_late), engine, finisher)
 
     def describe_lent(self, plan: Plan, block: PrivateBlock) -> dict[str, Columns]:
         """Return the names and columns of the public relations that a block's exact queries read."""
