@@ -63,6 +63,7 @@ from dpsql.numerics.exact_numbers import (
     Floats,
     Integers,
     add_integers,
+    make_values,
     pack_integers,
     read_integers,
     round_significant,
@@ -156,7 +157,7 @@ def _make_sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if any(is_kind(kind) for is_kind in _IS_SORTED) and not pa.types.is_interval(kind):
         return column
     texts = [None if v is None else repr(v) for v in _list_values(column)]
-    return pa.chunked_array([pa.array(texts, type=pa.string())])
+    return pa.chunked_array([make_values(texts, pa.string())])
 
 
 def list_statistics(outputs: Iterable[Output]) -> tuple[Statistic, ...]:

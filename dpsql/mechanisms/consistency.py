@@ -28,7 +28,7 @@ from dpsql.mechanisms.aggregation import Aggregation, Group, Together, list_grou
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.moments import Count, Sum
 from dpsql.mechanisms.per_group import Noise
-from dpsql.numerics.exact_numbers import Floats, Integers
+from dpsql.numerics.exact_numbers import Floats, Integers, make_values
 
 Places = NDArray[np.intp]
 
@@ -294,12 +294,14 @@ def _replace_column(table: pa.Table, column: AddingColumn, sums: Integers) -> pa
     shown = [int(v) for v in sums] if steps == 1 else [float(int(v) / steps) for v in sums]
     kind = table.schema.field(column.name).type
     whole = steps == 1 and not pa.types.is_floating(kind)
-    new = {column.name: pa.array(shown if whole else [float(v) for v in shown], kind)}
+    new = {column.name: make_values(shown if whole else [float(v) for v in shown], kind)}
     for end, choose in (("low", min), ("high", max)):
         name = f"{column.name}__{end}"
         if name in table.column_names:
             ends = zip(table.column(name).to_pylist(), shown, strict=True)
-            new[name] = pa.array([None if e is None else float(choose(e, v)) for e, v in ends], pa.float64())
+            new[name] = make_values(
+                [None if e is None else float(choose(e, v)) for e, v in ends], pa.float64()
+            )
     for name, array in new.items():
         table = table.set_column(table.column_names.index(name), name, array)
     return table

@@ -30,7 +30,7 @@ from dpsql.mechanisms.moments import Count, Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.mechanisms.unit_parts import read_distinct
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.exact_numbers import Integers, read_integers, to_integers
+from dpsql.numerics.exact_numbers import Integers, make_values, read_integers, to_integers
 from dpsql.privacy.events import Event, PureDP
 
 
@@ -151,7 +151,7 @@ class Histogram(Part):
         exact = count_bins(table, self.keys, groups, self.bins)
         noisy = self.noise.add(exact.reshape(-1), entropy)
         lists = [[int(v) for v in row] for row in noisy.reshape(exact.shape)]
-        return Answered({self.name: pa.array(lists, pa.list_(pa.int64()))}, self.event)
+        return Answered({self.name: make_values(lists, pa.list_(pa.int64()))}, self.event)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         noise = self.noise.sentence(confidence)

@@ -58,7 +58,7 @@ from dpsql.mechanisms.ptr.ptr_statistics import find_quartile_ranks
 from dpsql.mechanisms.quantiles import RANK_CONFIDENCE
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential, flip_coins
-from dpsql.numerics.exact_numbers import Integers
+from dpsql.numerics.exact_numbers import Integers, make_values
 from dpsql.privacy.events import BoundedRange, Event
 
 _NEVER = 30
@@ -372,7 +372,7 @@ class InverseSensitivity(SteppedPart):
             f"no interval for {self.name}: it lies between exact answers of tables at most {off} rows away, at "
             f"{RANK_CONFIDENCE:.0%}"
         )
-        return Answered({self.name: pa.array(shown, pa.float64())}, self.event, (note,))
+        return Answered({self.name: make_values(shown, pa.float64())}, self.event, (note,))
 
     def bound_error(self, confidence: float) -> float:
         """Bound the number of rows to change to make the answer exact (Dwork and Roth, corollary 3.12)."""

@@ -60,6 +60,7 @@ from dpsql.numerics.exact_numbers import (
     Floats,
     Integers,
     find_largest,
+    make_values,
     read_integers,
     to_integers,
     write_number,
@@ -581,7 +582,7 @@ class Marginals(base.Operator):
     # -- showing ------------------------------------------------------------------------------------------------------
 
     def _show(self, at: int, keys: pa.Table, values: Mapping[Statistic, Integers]) -> pa.Table:
-        columns: dict[str, pa.Array] = {SET_COLUMN: pa.array([at] * keys.num_rows, pa.int32())}
+        columns: dict[str, pa.Array] = {SET_COLUMN: make_values([at] * keys.num_rows, pa.int32())}
         columns |= {name: keys.column(name) for name in keys.column_names}
         for plain, output in zip(self.table.outputs, self.outputs[at], strict=True):
             pairs = zip(plain.statistics, output.statistics, strict=True)

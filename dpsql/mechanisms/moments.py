@@ -75,7 +75,7 @@ class Estimate(NamedTuple):
     @classmethod
     def of_one(cls, *numbers: float | None) -> Estimate:
         """Return the columns of one value and of its ends."""
-        return cls(*(pa.array([number], pa.float64()) for number in numbers))
+        return cls(*(make_values([number], pa.float64()) for number in numbers))
 
     def columns(self, name: str) -> dict[str, pa.Array]:
         return {name: self.value, f"{name}__low": self.low, f"{name}__high": self.high}

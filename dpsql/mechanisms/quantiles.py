@@ -72,7 +72,7 @@ from dpsql.mechanisms.order_statistics import (
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential
 from dpsql.numerics import interval_arithmetic as ia
-from dpsql.numerics.exact_numbers import Integers, to_integers
+from dpsql.numerics.exact_numbers import Integers, make_values, to_integers
 from dpsql.privacy.events import BoundedRange, Event, compose_events
 
 RANK_CONFIDENCE = 0.95
@@ -283,7 +283,7 @@ class Quantiles(SteppedPart):
             lists = [[shown(row[i]) for i in places] for row in steps]
             alone = len(places) == 1
             columns[name] = (
-                pa.array([v for (v,) in lists], kind) if alone else pa.array(lists, pa.list_(kind))
+                make_values([v for (v,) in lists], kind) if alone else make_values(lists, pa.list_(kind))
             )
             if self._has_bar(places):
                 columns |= self._show_ends(name, places[0], steps, shown)
@@ -300,7 +300,7 @@ class Quantiles(SteppedPart):
         for end, side, outmost, choose in (("low", -1, self.low, min), ("high", 1, self.high, max)):
             held = [choose(row[place], row[at[side]]) if side in at else outmost for row in steps]
             held = [min(max(step + side * farther, self.low), self.high) for step in held]
-            found[f"{name}__{end}"] = pa.array([float(shown(step)) for step in held], pa.float64())
+            found[f"{name}__{end}"] = make_values([float(shown(step)) for step in held], pa.float64())
         return found
 
     def _places(self) -> Mapping[str, list[int]]:

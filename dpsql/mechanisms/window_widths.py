@@ -22,7 +22,7 @@ from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.moments import Count, Sum
 from dpsql.mechanisms.ordered_noise import GrowingTree, OrderedNoise, widen_sum
 from dpsql.mechanisms.per_group import Noise
-from dpsql.numerics.exact_numbers import Floats
+from dpsql.numerics.exact_numbers import Floats, make_values
 
 WindowPlaces = NDArray[np.intp]
 
@@ -91,7 +91,7 @@ class WindowWidths:
         """Return the relation: one row, with an empty list if no half width is known."""
         widths = self._find(operator, released, confidence)
         shown = [] if widths is None else [None if math.isnan(width) else float(width) for width in widths]
-        return pa.table({WIDTHS_COLUMN: pa.array([shown], pa.list_(pa.float64()))})
+        return pa.table({WIDTHS_COLUMN: make_values([shown], pa.list_(pa.float64()))})
 
     def expect_error(self, operator: Operator) -> float | None:
         """Return the mean expected absolute error of the sums, from public numbers; None if unknown.

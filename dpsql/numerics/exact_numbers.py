@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
+from itertools import chain
 from math import isqrt
 from typing import Any
 
@@ -153,16 +154,30 @@ def to_mask(values: NDArray[np.bool_]) -> pa.Array:
 
 
 def make_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return a column of Python's values: integers, doubles, truth values, texts, or integers as decimals of 38 digits.
+    """Return a column of Python's values: integers, doubles, truth values, texts, lists, or integers as decimals of 38 digits.
+
+    ``pa.array`` would import pandas first, if it is installed: it makes the columns of other kinds alone.
 
     Raises:
         OverflowError: an integer has too many bits or digits.
 
     >>> make_values([1, None, 10**37], pa.decimal128(38, 0)).to_pylist()
     [Decimal('1'), None, Decimal('10000000000000000000000000000000000000')]
+    >>> make_values([[0.5], None, []], pa.list_(pa.float64())).to_pylist()
+    [[0.5], None, []]
     """
+    if not (
+        kind in _NUMBERS or kind in (pa.string(), pa.bool_(), pa.decimal128(38, 0)) or pa.types.is_list(kind)
+    ):
+        return pa.array(values, kind)
     there = np.array([value is not None for value in values], dtype=np.bool_)
     held = None if there.all() else _pack(there)
+    if pa.types.is_list(kind):
+        lists = [value or [] for value in values]
+        ends = np.cumsum([0, *map(len, lists)])
+        inner = make_values([*chain.from_iterable(lists)], kind.value_type)
+        buffers = [held, pa.py_buffer(ends.astype(np.int32))]
+        return pa.Array.from_buffers(kind, len(values), buffers, children=[inner])
     if kind == pa.string():
         texts = [b"" if value is None else value.encode() for value in values]
         ends = np.cumsum([0, *map(len, texts)])

@@ -22,7 +22,7 @@ from dpsql.errors import (
 )
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.strategies import StrategyChoice
-from dpsql.numerics.exact_numbers import write_number
+from dpsql.numerics.exact_numbers import make_values, write_number
 from dpsql.privacy.amounts import SYMBOLS
 from dpsql.privacy.events import Event
 from dpsql.report.tables import NO_MATH, Display, Html, Sheet, clip_text, join, tag
@@ -266,7 +266,7 @@ class Explanation(Display):
     def result(self) -> Result:
         """Return EXPLAIN's answer in SQL, a relation of one column."""
         lines = [self.json()] if self.as_json else str(self).splitlines()
-        return Result(pa.table({"plan": lines}), whole=True)
+        return Result(pa.table({"plan": make_values(lines, pa.string())}), whole=True)
 
 
 @dataclass(frozen=True)

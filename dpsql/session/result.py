@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from dpsql.errors import BindError, Error, did_you_mean
 from dpsql.language.labels import Orders, order_labels
 from dpsql.late_dataclass import dataclass
+from dpsql.numerics.exact_numbers import make_doubles, make_values
 
 if TYPE_CHECKING:
     import pandas
@@ -414,7 +415,7 @@ def _ends(given: Sequence[LowHigh | None] | Ends) -> Ends:
         low, high = given
         return low, high
     ends = ([None if pair is None else float(pair[i]) for pair in given] for i in (0, 1))
-    low, high = (pa.chunked_array([pa.array(values, pa.float64())]) for values in ends)
+    low, high = (pa.chunked_array([make_values(values, pa.float64())]) for values in ends)
     return low, high
 
 
@@ -446,7 +447,7 @@ def _round_outwards(low: pa.ChunkedArray, high: pa.ChunkedArray) -> Ends:
         rounded = [to(end * up / down) * down / up for to, end in zip((np.floor, np.ceil), ends, strict=True)]
     known = np.isfinite(rounded[0]) & np.isfinite(rounded[1])
     whole = [np.where(known, *pair) for pair in zip(rounded, ends, strict=True)]
-    a, b = (pa.chunked_array([pa.array(end, from_pandas=False, mask=np.isnan(end))]) for end in whole)
+    a, b = (pa.chunked_array([make_doubles(end, ~np.isnan(end))]) for end in whole)
     return a, b
 
 

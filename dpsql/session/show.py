@@ -20,6 +20,7 @@ from dpsql.language.dialect import quote_where_needed
 from dpsql.language.statements import Statement
 from dpsql.ledger.ledger import Ledger
 from dpsql.mechanisms.queries import As, Select
+from dpsql.numerics.exact_numbers import make_values
 from dpsql.policy.model import Policy, fold
 from dpsql.privacy.events import Event
 from dpsql.privacy.periods import remove_days, unite_periods
@@ -68,7 +69,7 @@ def show(line: Pipeline, policy: Policy, what: str, limit: int | None = None) ->
     columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
     if word in ("DESCRIBE", "SUMMARIZE", "RELEASES"):
         columns = {
-            name: pa.array(values, pa.int64() if name in _COUNTED else pa.string())
+            name: make_values(values, pa.int64() if name in _COUNTED else pa.string())
             for name, values in columns.items()
         }
     return Result(pa.table(columns), cost_line=NO_CHARGE, lasting=ledger.lasting or what != "BUDGET")

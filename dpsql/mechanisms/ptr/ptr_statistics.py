@@ -81,7 +81,7 @@ from dpsql.mechanisms.ptr.stability_test import (
 )
 from dpsql.mechanisms.queries import ROW_COUNT, As, Join, Select, Subquery, write_filter
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.exact_numbers import hold_to_doubles
+from dpsql.numerics.exact_numbers import hold_to_doubles, make_values
 from dpsql.privacy.events import Event, compose_events
 
 LOG_GRID = 1024
@@ -368,7 +368,7 @@ class NoisyItem(StableItem):
         for name, shift in ((self.name, 0), (f"{self.name}__low", -width), (f"{self.name}__high", width)):
             pairs = zip(exact, noisy, strict=True)
             shown = [None if v is None else self._from_steps(v, int(step) + shift) for v, step in pairs]
-            columns[name] = pa.array(shown, pa.float64())
+            columns[name] = make_values(shown, pa.float64())
         return columns
 
 
@@ -582,7 +582,7 @@ class Quantile(StableItem):
             table = read_rank(reader, kept.sql, n, self.probability) if many and self.floating else None
             if table is None:
                 table = reader(self._placed(at, wanted - 1 if many else None))
-                table = table.append_column("n", pa.array([n] * table.num_rows, pa.int64()))
+                table = table.append_column("n", make_values([n] * table.num_rows, pa.int64()))
         columns = (table.column(name).to_pylist() for name in ("n", "below", "upto"))
         found = {}
         for key, v, n, below, upto in zip(list_groups(table, keys), table.column("v"), *columns, strict=True):

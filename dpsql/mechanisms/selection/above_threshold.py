@@ -57,7 +57,7 @@ from dpsql.mechanisms.selection.utilities import UtilityForm
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_geometric, draw_rounded_gaussian
 from dpsql.noise.selection import CandidateGaps, find_heads
-from dpsql.numerics.exact_numbers import SAFE, Integers, read_integers, to_integers
+from dpsql.numerics.exact_numbers import SAFE, Integers, make_values, read_integers, to_integers
 from dpsql.privacy import conversions
 from dpsql.privacy.events import OPEN_ENDED, Event, GaussianSparseVector, SparseVector, compose_events
 
@@ -276,7 +276,7 @@ class AboveThreshold(ScoredOperator):
         n = self.noise
         used: list[Event] = [n.event(len(hits))]
         if self.flag is not None:
-            return base.Release(pa.table({self.flag: pa.array([bool(hits)])}), used[0])
+            return base.Release(pa.table({self.flag: make_values([bool(hits)], pa.bool_())}), used[0])
         columns: dict[str, pa.Array | pa.ChunkedArray] = {}
         for name in self.columns:
             chunks = [table.column(name).slice(row, 1).combine_chunks() for table, row, _, _ in hits]
@@ -289,7 +289,7 @@ class AboveThreshold(ScoredOperator):
             used.append(LaplaceNoise(self.answer[1], n.sensitivity).event)
         if self.gap is not None:
             gaps = [float(Fraction(gap) / self.steps) for _, _, _, gap in hits]
-            columns[self.gap] = pa.array(gaps, pa.float64())
+            columns[self.gap] = make_values(gaps, pa.float64())
         some = f"{len(hits)} of at most {n.max_hits} hits"
         found = some if hits else "no candidate was found above the threshold"
         note = f"{found}: noisy comparisons; near the threshold they can be wrong either way"
@@ -531,14 +531,14 @@ class Probe(ScoredOperator):
         (scored,) = self._read_scores(read, entropy)
         score = int(scored.scores[0])
         gap = self.ask(score, self.threshold, self.sensitivity)
-        columns: dict[str, pa.Array] = {"above": pa.array([gap is not None])}
+        columns: dict[str, pa.Array] = {"above": make_values([gap is not None], pa.bool_())}
         if self.gap:
             shown = (
                 None
                 if gap is None
                 else float(gap * self.sensitivity / (InteractiveThreshold._FINE * self.steps))
             )
-            columns["gap"] = pa.array([shown], pa.float64())
+            columns["gap"] = make_values([shown], pa.float64())
         if self.answer is not None:
             noise = LaplaceNoise(self.answer, self.sensitivity)
             fresh = make_answers("answer", [score], noise, self.steps, entropy, self.confidence)

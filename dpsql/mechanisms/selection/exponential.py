@@ -51,7 +51,7 @@ from dpsql.mechanisms.selection.utilities import (
 )
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import CandidateGaps, choose_exponential, choose_noisy_max, permute_and_flip
-from dpsql.numerics.exact_numbers import Integers
+from dpsql.numerics.exact_numbers import Integers, make_values
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose_events
 
 
@@ -313,7 +313,7 @@ class MostFrequent(Part):
             f"no interval for {self.name}: it has at most {behind:,} rows fewer than the most frequent value, at "
             f"{RANK_CONFIDENCE:.0%}; among fewer rows any value may be shown"
         )
-        return Answered({self.name: pa.array(chosen, pa.int64())}, self.event, (note,))
+        return Answered({self.name: make_values(chosen, pa.int64())}, self.event, (note,))
 
     def bound_error(self, confidence: float) -> float:
         """Bound the difference in rows between the most frequent value and the chosen one (Dwork and Roth, corollary 3.12)."""

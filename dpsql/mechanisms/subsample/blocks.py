@@ -55,6 +55,7 @@ from dpsql.mechanisms.ptr.stability_test import (
 from dpsql.mechanisms.queries import Select, Subquery
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential, permute_and_flip
+from dpsql.numerics.exact_numbers import make_values
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose_events
 
 ReturnKind = Literal["DOUBLE", "BIGINT", "VARCHAR", "BOOLEAN"]
@@ -827,16 +828,18 @@ class FeatureVotes(BlockOperator):
         if self.noise is not None:
             votes = [int(v) for v in self.noise.add(counts, entropy)]
             width = self.noise.half_width(self.confidence)
-            ends = (pa.array([v + side for v in votes], pa.float64()) for side in (-width, width))
-            counted = Estimate(pa.array(votes, pa.int64()), *ends).columns("votes")
-            return Release(pa.table({self.name: pa.array(self.features, pa.string()), **counted}), self.event)
+            ends = (make_values([v + side for v in votes], pa.float64()) for side in (-width, width))
+            counted = Estimate(make_values(votes, pa.int64()), *ends).columns("votes")
+            return Release(
+                pa.table({self.name: make_values(self.features, pa.string()), **counted}), self.event
+            )
         assert self.top is not None and self.epsilon is not None
         left = list(range(len(self.features)))
         winners = []
         for _ in range(self.top):
             scores = np.array([counts[i] for i in left], dtype=np.int64)
             winners.append(left.pop(choose_exponential(scores, self.epsilon / self.top / 2, entropy)))
-        chosen = pa.array([self.features[i] for i in winners], pa.string())
+        chosen = make_values([self.features[i] for i in winners], pa.string())
         return Release(pa.table({self.name: chosen}), self.event)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ from dpsql.mechanisms.subsample.blocks import (
 )
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential
-from dpsql.numerics.exact_numbers import hold_to_doubles, round_significant, write_number
+from dpsql.numerics.exact_numbers import hold_to_doubles, make_values, round_significant, write_number
 from dpsql.privacy.conversions import bounded_range_rho, find_smallest_epsilon
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose_events
 from dpsql.privacy.pld import DeclaredPlan
@@ -279,7 +279,7 @@ class BlockMedian(Combiner):
         places, points = [self.bounds.place(v) for v in values], self.bounds.points
         chosen = choose_grid_quantile(places, Fraction(1, 2), points, self.epsilon, entropy)
         if self.reach is None:
-            return {self.name: pa.array([self.bounds.value(chosen)], pa.float64())}, ()
+            return {self.name: make_values([self.bounds.value(chosen)], pa.float64())}, ()
         half = self.reach.choose(places, chosen, points, entropy)
         shown = (min(max(chosen + side, 0), points) for side in (0, -half, half))
         return Estimate.of_one(*map(self.bounds.value, shown)).columns(self.name), ()
@@ -379,7 +379,7 @@ class Coordinates(Combiner):
             if f"{part.name}__low" in made:
                 ends.append(f"[{made[f'{part.name}__low']:.4g}, {made[f'{part.name}__high']:.4g}]")
         said = (f"{self.name}, at {confidence:.0%} each: {', '.join(ends)}",) if ends else ()
-        return {self.name: pa.array([found], pa.list_(pa.float64()))}, said
+        return {self.name: make_values([found], pa.list_(pa.float64()))}, said
 
     def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
         each = self.parts[0].sentences(confidence, blocks)[0].partition(": ")[2]
