@@ -32,6 +32,7 @@ from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.plan_size import write_shared
 from dpsql.binding.relations.scanned_periods import Scan, find_scans
 from dpsql.errors import Error
+from dpsql.exact.exact_query import PublicGroups
 from dpsql.language.dialect import quote_where_needed, to_sql
 from dpsql.language.options import Options
 from dpsql.late_dataclass import dataclass
@@ -179,7 +180,7 @@ def _find_parts(
 
 
 def find_growing(
-    binder: Binder, block: PrivateBlock, found: PeriodGroups, options: Options
+    binder: Binder, block: PrivateBlock, found: PeriodGroups, groups: PublicGroups, options: Options
 ) -> PeriodParts | None:
     """Return the parts of a block with a growing tree, which begins with the first period; None for any other block.
 
@@ -196,7 +197,7 @@ def find_growing(
     first, end = find_first_day(begun, unit), find_first_day(parts.closed, unit)
     if not binder.narrowed and (len(read) > 1 or read[0][0] != first or end <= first):
         return None
-    misfit = _find_misfit(block.operator, parts, binder.catalog.has_rule)
+    misfit = _find_misfit(block.operator, parts, _list_groups(binder, groups, parts), binder.catalog.has_rule)
     if misfit is None and end < read[-1][1]:
         column = tables[scans[0].holder].declared_period.column  # type: ignore[union-attr]
         hint = f"add the condition {quote_where_needed(column)} < DATE '{datetime.date.fromordinal(end)}'"
@@ -211,13 +212,24 @@ def find_growing(
     return _find_parts(binder, block, scans, found)
 
 
-def _find_misfit(operator: Operator, parts: PeriodParts, has_rule: bool) -> tuple[str, str] | None:
+def _list_groups(binder: Binder, groups: PublicGroups, parts: PeriodParts) -> list[Group]:
+    """Return all groups as far as the statement's text decides them: conditions on a key leave some out."""
+    try:
+        return list_groups(binder.finish.keep(groups.sql), parts.keys)
+    except Error:
+        return []
+
+
+def _find_misfit(
+    operator: Operator, parts: PeriodParts, groups: Sequence[Group], has_rule: bool
+) -> tuple[str, str] | None:
     """Return why a growing tree has no such block, and a hint; None if it fits."""
     even = f"leave strategy out: each {parts.part} is stored and paid once"
     if not isinstance(operator, Aggregation) or not all(isinstance(o, Count | Sum) for o in operator.outputs):
         return "it keeps counts and sums alone", f"ask for the others apart, or {even}"
-    if len(operator.keys) > 1 or [(day,) for _, day in sorted(parts.starts.items())] != [*parts.classes]:
-        return f"it has one key, whose values are the {parts.part}s in their order", even
+    days = [(day,) for _, day in sorted(parts.starts.items())]
+    if len(operator.keys) > 1 or days != [*parts.classes] or sorted(groups) != sorted(parts.starts):
+        return f"it has one key, whose values are all {parts.part}s in their order", even
     if not has_rule and any(s.noise.is_gaussian for s in operator.statistics):
         return "sums of ε charge Gaussian noise in full for each node", f"write noise = 'laplace', or {even}"
     return None
