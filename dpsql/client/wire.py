@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 
@@ -184,47 +184,44 @@ _KNOWN = {
 }
 
 
+_PARTS: dict[str, Any] = {
+    "message": str,
+    "span": tuple[int, int] | None,
+    "text": str | None,
+    "hint": str | None,
+    "keys": tuple[str, ...],
+    "sqlstate": str,
+}
+"""The attributes of an error, with their types."""
+
+
 def write_error(error: Error) -> Message:
     """Return the message of a dpsql error: class, sentence, span, text, hint. Its ``answered`` results are sent separately."""
     kind = next((base.__name__ for base in type(error).__mro__ if base.__name__ in _KNOWN), "Error")
-    head = {
-        "kind": "error",
-        "class": kind,
-        "message": error.message,
-        "span": None if error.span is None else list(error.span),
-        "text": error.text,
-        "hint": error.hint,
-        "name": getattr(error, "name", None),
-        "keys": list(error.keys),
-        "sqlstate": error.sqlstate,
-    }
-    return Message(head)
+    known = {"kind": "error", "class": kind, "name": getattr(error, "name", None)}
+    return Message(known | _write_attributes(error, _PARTS))
 
 
 def read_error(message: Message) -> Error:
     """Parse an error written by :func:`write_error`, as :class:`~dpsql.Error` for an unknown class; WireError if malformed."""
-    head = message.head
-    kind = _KNOWN.get(get_field(head, "class", str), Error)
-    span, keys = head.get("span"), get_field(head, "keys", list, [])
-    if span is not None and not (
-        isinstance(span, list) and len(span) == 2 and all(type(place) is int and place >= 0 for place in span)
-    ):
-        raise WireError("an error arrived with a place that is none.")
-    error = kind(
-        get_field(head, "message", str),
-        span=None if span is None else (span[0], span[1]),
-        text=_optional(head, "text"),
-        hint=_optional(head, "hint"),
-        keys=tuple(key for key in keys if isinstance(key, str)),
-        sqlstate=get_field(head, "sqlstate", str, ""),
-    )
-    if hasattr(error, "name"):
-        error.name = _optional(head, "name")
+    try:
+        parts = _read_attributes(message.head, _PARTS)
+        if min(parts.get("span") or (0,)) < 0:
+            raise ValueError
+        error = _KNOWN.get(read_value(str, message.head.get("class")), Error)(**parts)
+        if hasattr(error, "name"):
+            error.name = read_value(cast(Any, str | None), message.head.get("name"))
+    except MALFORMED:
+        raise WireError("an error arrived that is none.") from None
     return error
 
 
-def _optional(head: Head, name: str) -> str | None:
-    return None if head.get(name) is None else get_field(head, name, str)
+def _write_attributes(value: object, declared: Mapping[str, Any]) -> dict[str, object]:
+    return {name: write_as(kind, getattr(value, name)) for name, kind in declared.items()}
+
+
+def _read_attributes(head: Head, declared: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: read_value(kind, head[name]) for name, kind in declared.items() if name in head}
 
 
 # -- records ----------------------------------------------------------------------------------------------------------
@@ -294,8 +291,7 @@ def write_result(result: Result, **more: object) -> Message:
         "rows": len(result),
         "intervals": list(result.ends),
     }
-    head |= {name: write_as(kind, getattr(result, name)) for name, kind in _FACTS.items()}
-    return Message({**head, **more}, sink.getvalue().to_pybytes())
+    return Message({**head, **_write_attributes(result, _FACTS), **more}, sink.getvalue().to_pybytes())
 
 
 def parse_result(message: Message) -> Result:
@@ -319,7 +315,7 @@ def parse_result(message: Message) -> Result:
         return Result(
             pa.Table.from_arrays(table.columns[: len(columns)], names=columns),
             intervals={name: (ends[2 * i], ends[2 * i + 1]) for i, name in enumerate(measured)},
-            **{name: read_value(kind, head.get(name)) for name, kind in _FACTS.items()},
+            **_read_attributes(head, _FACTS),
         )
     except (*MALFORMED, pa.ArrowException):
         raise WireError("a result arrived whose rows can't be read.") from None
