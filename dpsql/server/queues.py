@@ -477,31 +477,24 @@ class AnalystQueue:
 
     def interrupt(self, handle: str) -> bool:
         """Stop a session's requests; return whether there were any."""
+        return self._stop(lambda call: call.session == handle and call.operation != "leave")
+
+    def stop_call(self, stopped: AnalystCall) -> bool:
+        """Stop one request; return False if it is done."""
+        return self._stop(lambda call: call is stopped)
+
+    def stop_statement(self, number: int) -> bool:
+        """Stop the request that runs a paid statement; return False if none does, or it is stopped already."""
+        return self._stop(lambda call: max(call.charges, default=0) == number and not call.stopped)
+
+    def _stop(self, is_meant: Callable[[AnalystCall], bool]) -> bool:
+        """Stop the requests that are meant, and return whether there are any."""
         with self._turn:
-            calls = [call for call in self._calls if call.session == handle and call.operation != "leave"]
+            calls = [call for call in self._calls if is_meant(call)]
             for call in calls:
                 call.stop()
             self._turn.notify_all()
         return bool(calls)
-
-    def stop_call(self, call: AnalystCall) -> bool:
-        """Stop one request; return False if it is done."""
-        with self._turn:
-            waits = call in self._calls
-            if waits:
-                call.stop()
-                self._turn.notify_all()
-        return waits
-
-    def stop_statement(self, number: int) -> bool:
-        """Stop the request that runs a paid statement; return False if none does, or it is stopped already."""
-        with self._turn:
-            running = [
-                call for call in self._calls if max(call.charges, default=0) == number and not call.stopped
-            ]
-            for call in running:
-                call.stop()
-        return bool(running)
 
     def close_session(self, record: SessionRecord) -> None:
         """Close a session in its turn."""
