@@ -330,14 +330,15 @@ def read_order_statistics(
     """
     counted, values = write_order_queries(query, keys)
     read = Reader.over(read)
-    fetch = _bound_rows(read, fetch)
+    if read.room:  # at 16 bytes each, half of the engine's limit in this process, or 64 MiB
+        fetch = min(fetch, max(_LEAST, 4 * read.room))
     n = int(read(counted).column("n")[0].as_py())
     if n == 0:
         return {}
     if n <= fetch and keys:
         return _sorted_groups(read(values), keys)
     if n <= fetch:
-        column, _ = _fetch(read, values, n)
+        column = _fetch(read, values, n)
         n = len(column)
         return {(): Ordered(n, tuple(_select(column, *_window(n, p, reach)) for p in centres))} if n else {}
     if keys:
@@ -345,45 +346,19 @@ def read_order_statistics(
     return {(): Ordered(n, tuple(_narrow(read, values, n, *_window(n, p, reach), fetch) for p in centres))}
 
 
-def read_rank(read: Reader, values: str, rows: int, p: Fraction) -> pa.Table | None:
-    """Return the value ``v`` of a quantile's rank, and how many are ``below``, ``upto`` and in all, ``n``, by sorting here.
-
-    Return None if ``rows`` exceed the most that may be fetched; no row if there is no value.
-    """
-    if rows > _bound_rows(read, MAX_FETCHED):
-        return None
-    column, kind = _fetch(read, values, rows)
-    ranks = [find_rank(len(column), p)] if len(column) else []
-    found = [float(_select(column, rank, rank)[1][0]) for rank in ranks]
-    counts = {
-        "below": [int(np.count_nonzero(column < v)) for v in found],
-        "upto": [int(np.count_nonzero(column <= v)) for v in found],
-        "n": [len(column)] * len(found),
-    }
-    return pa.table({"v": pa.array(found, kind), **counts})
-
-
-def _fetch(read: Reader, values: str, rows: int) -> tuple[NDArray[np.float64], pa.DataType]:
-    """Return a column of this many rows, and its own type; large ones are copied part by part."""
+def _fetch(read: Reader, values: str, rows: int) -> NDArray[np.float64]:
+    """Return a column of this many rows; a large one is copied part by part."""
     if rows <= _AT_ONCE:
-        given = read(values).column("v")
-        return np.asarray(given, dtype=np.float64), given.type
+        return np.asarray(read(values).column("v"), dtype=np.float64)
     column, filled, more = np.empty(rows, dtype=np.float64), 0, []
-    kind = pa.float64()
     for part in read.stream_parts(values):
-        kind, found = part.schema.field("v").type, np.asarray(part.column("v"), dtype=np.float64)
+        found = np.asarray(part.column("v"), dtype=np.float64)
         held = found[: rows - filled]
         column[filled : filled + len(held)] = held
         filled += len(held)
         if len(held) < len(found):  # of rows that were added since they were counted
             more.append(found[len(held) :])
-    column = column[:filled]
-    return (np.concatenate([column, *more]) if more else column), kind
-
-
-def _bound_rows(read: Reader, fetch: int) -> int:
-    """Return the most rows in memory: at 16 bytes each, half of the engine's limit in this process, or 64 MiB."""
-    return min(fetch, max(_LEAST, 4 * read.room)) if read.room else fetch
+    return np.concatenate([column[:filled], *more]) if more else column[:filled]
 
 
 def _window(n: int, centre: Fraction, reach: int) -> tuple[int, int]:

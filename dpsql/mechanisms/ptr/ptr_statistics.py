@@ -68,7 +68,6 @@ from dpsql.mechanisms.order_statistics import (
     find_rank,
     quote_names,
     read_order_statistics,
-    read_rank,
     write_order_queries,
 )
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
@@ -577,12 +576,8 @@ class Quantile(StableItem):
             # half a rank below the wanted one, so that the engine's rounding can't reach another rank
             at = (wanted - 0.5) / n if n else 0.5
             many = 0 < 2 * reader.room < n
-            kept = select_present(self.values, (), self.floating)
-            # fetching them bounds the rows of units once, selecting and counting in the engine three times
-            table = read_rank(reader, kept.sql, n, self.probability) if many and self.floating else None
-            if table is None:
-                table = reader(self._placed(at, wanted - 1 if many else None))
-                table = table.append_column("n", make_values([n] * table.num_rows, pa.int64()))
+            table = reader(self._placed(at, wanted - 1 if many else None))
+            table = table.append_column("n", make_values([n] * table.num_rows, pa.int64()))
         columns = (table.column(name).to_pylist() for name in ("n", "below", "upto"))
         found = {}
         for key, v, n, below, upto in zip(list_groups(table, keys), table.column("v"), *columns, strict=True):
