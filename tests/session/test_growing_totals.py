@@ -235,6 +235,7 @@ MISFITS = [
     (CLOSED, TOTALS.replace("GROUP BY day", "GROUP BY day, ward"), "it has one key", "leave strategy out"),
     (CLOSED, TOTALS.replace(" FROM visits", ", AVG(x) AS a FROM visits"), "counts and sums alone", "ask for the others apart"),
     (CLOSED, TOTALS.replace("day", "-epoch(day)"), "in their order", "leave strategy out"),
+    (CLOSED, TOTALS.replace("day", "NULLIF(day, DATE '2024-01-31')"), "all days in their order", "leave strategy out"),
     (CLOSED, TOTALS.replace("GROUP", "WHERE day <> DATE '2024-01-31' GROUP"), "all days in their order", "leave strategy out"),
     (CLOSED, TOTALS.replace("GROUP", "WHERE day + 1 < DATE '2024-02-02' GROUP"), "all days in their order", "leave strategy out"),
     (CLOSED, TOTALS.replace("day", "date_trunc('month', day)"), "in their order", "leave strategy out"),

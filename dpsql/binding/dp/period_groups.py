@@ -36,7 +36,7 @@ from dpsql.exact.exact_query import PublicGroups
 from dpsql.language.dialect import quote_where_needed, to_sql
 from dpsql.language.options import Options
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.aggregation import Aggregation, Group, list_groups
+from dpsql.mechanisms.aggregation import Aggregation, Group, list_groups, sort_by_key
 from dpsql.mechanisms.base import Operator, list_claims
 from dpsql.mechanisms.moments import Count, Sum
 from dpsql.mechanisms.queries import ROW_COUNT, As, Select, Subquery
@@ -213,9 +213,9 @@ def find_growing(
 
 
 def _list_groups(binder: Binder, groups: PublicGroups, parts: PeriodParts) -> list[Group]:
-    """Return all groups as far as the statement's text decides them: conditions on a key leave some out."""
+    """Return all groups, in the order of releases: conditions on a key leave some out. None are returned if they aren't known."""
     try:
-        return list_groups(binder.finish.keep(groups.sql), parts.keys)
+        return list_groups(sort_by_key(binder.finish.keep(groups.sql), parts.keys), parts.keys)
     except Error:
         return []
 
@@ -227,8 +227,7 @@ def _find_misfit(
     even = f"leave strategy out: each {parts.part} is stored and paid once"
     if not isinstance(operator, Aggregation) or not all(isinstance(o, Count | Sum) for o in operator.outputs):
         return "it keeps counts and sums alone", f"ask for the others apart, or {even}"
-    days = [(day,) for _, day in sorted(parts.starts.items())]
-    if len(operator.keys) > 1 or days != [*parts.classes] or sorted(groups) != sorted(parts.starts):
+    if len(operator.keys) > 1 or [(parts.starts.get(group),) for group in groups] != [*parts.classes]:
         return f"it has one key, whose values are all {parts.part}s in their order", even
     if not has_rule and any(s.noise.is_gaussian for s in operator.statistics):
         return "sums of ε charge Gaussian noise in full for each node", f"write noise = 'laplace', or {even}"
