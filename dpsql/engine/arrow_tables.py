@@ -106,6 +106,9 @@ def to_arrow(name: str, frame: Any) -> pa.Table:
     """
     module = type(frame).__module__.partition(".")[0]
     wrong = None
+    what = f"the table {name} is a {type(frame).__name__}, which is no table."
+    if hasattr(type(frame), "to_frame"):  # a Series or an Index
+        raise PolicyError(what, hint="give its to_frame(), a table of one column.")
     try:
         if module == "pandas":
             return make_readable(name, _convert(_list_pandas(frame)))
@@ -122,12 +125,11 @@ def to_arrow(name: str, frame: Any) -> pa.Table:
             return make_readable(name, frame if isinstance(frame, pa.Table) else pa.table(frame))
     except (pa.ArrowException, ValueError, TypeError, NotImplementedError, OverflowError):
         wrong = "Arrow has no type for one of its columns"
+    except AttributeError:  # another object of pandas or polars
+        pass
     if wrong is not None:
         raise PolicyError(f"the table {name} can't be read: {wrong}.", hint="give each column one type.")
-    raise PolicyError(
-        f"the table {name} is a {type(frame).__name__}, which is no table.",
-        hint="give a pandas, polars or Arrow table, or a dict of lists.",
-    )
+    raise PolicyError(what, hint="give a pandas, polars or Arrow table, or a dict of lists.")
 
 
 _DIGESTED = 1 << 20

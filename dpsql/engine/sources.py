@@ -682,10 +682,11 @@ def find_source(table: Table, base: Path) -> list[str] | None:
     if not table.file:
         return None
     if not (table.source or "").lower().endswith(FILE_ENDINGS):
-        raise PolicyError(
-            f"dpsql does not read files like {table.source}, the source of {table.name}.",
-            hint=f"known endings are {', '.join(FILE_ENDINGS)}.",
-        )
+        hint, folder = f"known endings are {', '.join(FILE_ENDINGS)}.", (table.source or "").rstrip("/")
+        if (base / folder).is_dir():
+            hint = f'source = "{folder}/**/*.parquet", for the files of a folder.'
+        what = f"dpsql does not read files like {table.source}, the source of {table.name}."
+        raise PolicyError(what, hint=hint)
     from dpsql.engine.text_sources import require_reader
 
     require_reader(table.source or "")

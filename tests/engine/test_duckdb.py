@@ -90,6 +90,7 @@ class TestOpening:
             (":memory:", None, "does not have"),
             (":memory:", "nowhere.parquet", "does not exist"),
             (":memory:", "policy.py/x", "does not read files like"),
+            (":memory:", "policy.py/", "does not read files like"),
             (":memory:", "broken.parquet", "can't be read as parquet"),
             ("broken.parquet", None, "can't be opened"),
         ],

@@ -21,6 +21,7 @@ from dpsql.owner.policy_init import init_policy
 from tests.support import inside
 
 pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
 
 ROWS = {
     "unit": [1, 1, 2, 3, 4, 5],
@@ -250,6 +251,9 @@ def test_several_frames_meet() -> None:
         (pd.DataFrame({"unit": [1, 2], "amount": [1.0, "x"]}), "declares none for amount"),
         ([1, 2, 3], "is a list"),
         ("visits.parquet", "is a str"),
+        (pd.Series([1], name="unit"), "is a Series, which is no table"),
+        (pl.Series("unit", [1]), "is a Series, which is no table"),
+        (pl.col("unit"), "is a Expr, which is no table"),
     ],
 )
 def test_frames_that_can_not_be_read(frame: object, message: str) -> None:
