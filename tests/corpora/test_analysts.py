@@ -59,6 +59,7 @@ SELECT COUNT(*) FROM t WHERE z AT TIME ZONE 'America/New_York' < TIMESTAMP '2024
     "JSON": """
 SELECT COUNT(*) FROM t WHERE j->>'p' = 'a'
 SELECT COUNT(*) FROM t WHERE j->>'$.p' = 'a'
+SELECT COUNT(*) FROM t WHERE j::VARCHAR::JSON->>'p' = 'a' OR json(j::VARCHAR)->>'p' = 'b'
 SELECT COUNT(*) FROM t WHERE (j->'p') = '"a"'
 SELECT COUNT(*) FROM t WHERE json_extract_string(j, '$.p') = 'a' AND json_extract_string(j, 'p') = 'a'
 SELECT COUNT(*) FROM t WHERE j->'a.b'->>0 = '2'

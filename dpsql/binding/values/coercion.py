@@ -189,10 +189,27 @@ def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonTyp
         wanted = {"DATE": DATE, "TIME": TIME, "UUID": UUID, "TIMESTAMP": TIMESTAMP}[max(moments)]
         wanted = next((typed.type for typed in known if typed.type.zone), wanted)
         return CommonType([_as(typed, wanted, what) for typed in given], wanted, wanted)
+    if kinds == {"LIST"}:
+        wanted = next((typed.type for typed in known if not typed.constant), known[0].type)
+        given = [_read_list(typed, wanted) for typed in given]
+        known = [typed for typed in given if typed.type.kind != "NULL"]
+        nodes = _write_nulls(given)
     first = known[0].type
     if len(kinds) == 1 and (first.kind not in ("LIST", "STRUCT") or all(t.type == first for t in known)):
         return CommonType(nodes, first, first)
     raise _mismatch(known, what)
+
+
+def _read_list(typed: Typed, wanted: Type) -> Typed:
+    """Return a written list of whole numbers in the type of the list that it meets, if that holds them; others unchanged."""
+    written = typed.node.this if isinstance(typed.node, exp.Cast) else None
+    reach = None if wanted.element is None else wanted.element.reach
+    if typed.type == wanted or reach is None or not isinstance(written, exp.Array):
+        return typed
+    numbers = [to_sql(item) for item in written.expressions if not isinstance(item, exp.Null)]
+    if not all(re.fullmatch("-?[0-9]{1,40}", n) and reach.holds(Bounds.point(int(n))) for n in numbers):
+        return typed
+    return replace(typed, node=make_cast(written.copy(), wanted), type=wanted)
 
 
 def _write_nulls(given: Sequence[Typed]) -> list[exp.Expr]:
@@ -507,7 +524,8 @@ def _mismatch(known: Sequence[Typed], what: str) -> BindError:
         refuse_moment(typed)
     first = known[0].type
     differs = next((t for t in known if t.type.kind != first.kind), None)
-    other, place = (first, known[-1].place) if differs is None else (differs.type, differs.place)
+    last = known[-1] if differs is None else differs
+    other, place = last.type, last.place
     both, state = {first.kind, other.kind}, ""
     if "TEXT" in both and any(t.numeric for t in (first, other)):
         words = [t.place for t in known if t.type.kind == "TEXT"]

@@ -556,7 +556,12 @@ def bind_json(node: exp.Expr, bind: Bind) -> Typed:
     """Bind ``x -> 'key'`` and ``x ->> 'key'``, a part of a JSON text as JSON, or as text."""
     name = "->>" if isinstance(node, exp.JSONExtractScalar) else "->"
     path = exp.Literal.string(_write_path(node))
-    text = require_kind(bind(node.this), ("TEXT",), f"{name} takes a part of a JSON text")
+    place = node.this.unnest()
+    if isinstance(place, exp.ParseJSON) or (
+        isinstance(place, exp.Cast | exp.TryCast) and place.to.is_type("JSON")
+    ):
+        place = place.this  # a text that is no JSON has no parts
+    text = require_kind(bind(place), ("TEXT",), f"{name} takes a part of a JSON text")
     if text.type == NULL:
         return Typed(make_cast(exp.Null(), TEXT), TEXT, length=0)
     text = hold(text)
