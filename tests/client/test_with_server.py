@@ -60,23 +60,6 @@ def test_what_an_analyst_sees_of_others(server: ServerProcess, ada: RemoteSessio
         assert not any("parquet" in text for text in shown)
 
 
-def test_dbapi_and_pandas(server: ServerProcess) -> None:
-    pandas = pytest.importorskip("pandas")
-    with dpsql.dbapi.connect(server.url, token=make_token(server.policy, "ada")) as connection:
-        cursor = connection.cursor().execute(
-            "SELECT ward, name FROM wards WHERE ward <> ? ORDER BY ward", ["C"]
-        )
-        assert cursor.fetchall() == [("A", "Heart"), ("B", "Skin")]
-        import warnings
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            frame = pandas.read_sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", connection)
-        assert list(frame.columns) == ["ward", "n"]
-        with pytest.raises(dpsql.dbapi.ProgrammingError):
-            connection.execute("SELECT COUNT(*) FROM nowhere")
-
-
 def test_the_command_line_in_a_process_of_its_own(server: ServerProcess) -> None:
     environment = {**os.environ, "DPSQL_TOKEN": make_token(server.policy, "ada")}
     done = run_python(
