@@ -442,11 +442,11 @@ class Quantiles(SteppedPart):
             elif self.even_ends is not None:
                 low, high, steps = self.even_ends
                 for rows in basis.rows:
-                    off = max(map(self._expect_miss, ranks)) / rows
+                    off = max(self._expect_miss(r, rows) for r in ranks) / rows
                     yield ExpectedError(name, min(off, 0.25) * float((high - low) / steps))
 
-    def _expect_miss(self, rank: WantedRank) -> float:
-        """Return the mean absolute error in rank, in rows."""
+    def _expect_miss(self, rank: WantedRank, rows: int) -> float:
+        """Return the mean absolute error in rank, in rows; that of a tree also depends on how many rows there are."""
         return 1 / float(self.rate(rank) * rank.scale) + (self.inward if rank.end else 0)
 
 
