@@ -365,10 +365,15 @@ _Made = TypeVar("_Made")
 
 def change_noise(item: _Made, change: Callable[[Noise], Noise]) -> _Made:
     """Return a statistic, or a dataclass made of several, with other noise."""
+    return change_statistics(item, lambda statistic: replace(statistic, noise=change(statistic.noise)))
+
+
+def change_statistics(item: _Made, change: Callable[[Statistic], Statistic]) -> _Made:
+    """Return a dataclass made of several statistics with others."""
     if isinstance(item, Statistic):
-        return replace(item, noise=change(item.noise))
+        return change(item)  # type: ignore[return-value]
     held = {f.name: getattr(item, f.name) for f in fields(item)}  # type: ignore[arg-type]
-    changed = {name: change_noise(value, change) for name, value in held.items() if is_dataclass(value)}
+    changed = {name: change_statistics(value, change) for name, value in held.items() if is_dataclass(value)}
     return replace(item, **changed)  # type: ignore[type-var]
 
 

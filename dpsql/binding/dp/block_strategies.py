@@ -17,12 +17,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import product
 from statistics import fmean
-from typing import TypeVar
 
 import numpy as np
 from sqlglot import exp
@@ -43,7 +42,7 @@ from dpsql.mechanisms.ordered_noise import (
     make_square_root,
     make_tree,
 )
-from dpsql.mechanisms.per_group import LaplaceNoise, Noise, Statistic
+from dpsql.mechanisms.per_group import LaplaceNoise, Noise, Statistic, change_statistics
 from dpsql.mechanisms.quantile_tree import (
     KeptTree,
     RankErrors,
@@ -109,7 +108,6 @@ MAKERS: Mapping[str, Callable[[Noise, int], OrderedNoise]] = {TREE: make_tree, S
 MAX_ORDERED_STEPS = 1 << 16
 """The most steps with such strategies."""
 _ORDERED_KINDS = frozenset({"INTEGER", "DECIMAL", "DOUBLE", "DATE", "TIMESTAMP", "TEXT"})
-_Made = TypeVar("_Made")
 _MIXED = 2
 """The most statistics for which stored answers of all mixtures of strategies are looked up."""
 
@@ -442,7 +440,7 @@ class _Strategies:
         assert aggregation is not None
         if set(words.values()) == {EVEN}:
             return self.even
-        outputs = tuple(_change_statistics(output, change) for output in aggregation.outputs)
+        outputs = tuple(change_statistics(output, change) for output in aggregation.outputs)
         made = replace(aggregation, outputs=outputs, ordered=self.key)
         return replace(self.even, aggregation=made) if isinstance(self.even, Together) else made
 
@@ -462,16 +460,6 @@ class _Strategies:
         for output in _find_aggregation(self.even).outputs:  # type: ignore[union-attr]
             if not isinstance(output, Count | Sum):
                 yield from (noise.variance for other in output.statistics if other == statistic)
-
-
-def _change_statistics(item: _Made, change: Callable[[Statistic], Statistic]) -> _Made:
-    if isinstance(item, Statistic):
-        return change(item)  # type: ignore[return-value]
-    values = {f.name: vars(item)[f.name] for f in fields(item)}  # type: ignore[arg-type]
-    changed = {
-        name: _change_statistics(value, change) for name, value in values.items() if is_dataclass(value)
-    }
-    return replace(item, **changed)  # type: ignore[type-var]
 
 
 def _average(noise: Noise, window: WindowSum, steps: int) -> float:
