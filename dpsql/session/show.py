@@ -23,12 +23,10 @@ from dpsql.mechanisms.queries import As, Select
 from dpsql.numerics.exact_numbers import make_values
 from dpsql.policy.model import Policy, fold
 from dpsql.privacy.events import Event
-from dpsql.privacy.periods import remove_days, unite_periods
 from dpsql.report.tables import list_budget, list_entries
 from dpsql.session.outcomes import NO_CHARGE
 from dpsql.session.pipeline import Pipeline
 from dpsql.session.result import Result
-from dpsql.session.stored_blocks import PreparedPlan
 
 
 def show(line: Pipeline, policy: Policy, what: str, limit: int | None = None) -> Result:
@@ -94,7 +92,7 @@ def _list_releases(line: Pipeline) -> Iterator[tuple[str | int | None, ...]]:
             # parts that are new have a budget of their own
             due = anew.event
         more = None if due is None else _count_more(line.ledger, due)
-        yield draft.name, draft.text, when, count, cost, more, _find_last_paid(plan, now)
+        yield draft.name, draft.text, when, count, cost, more, now.paid_until
 
 
 MAX_REFRESHES = 1000
@@ -105,14 +103,6 @@ def _count_more(ledger: Ledger, event: Event) -> int:
     """Return how many events like this one fit one after another, at most :data:`MAX_REFRESHES`."""
     most = range(1, MAX_REFRESHES + 1)
     return bisect.bisect_left(most, True, key=lambda count: ledger.find_excess(*[event] * count) is not None)
-
-
-def _find_last_paid(plan: Plan, now: PreparedPlan) -> str | None:
-    """Return the last day of the periods that a plan reads and that need no payment; None without budgets per period."""
-    read = unite_periods(block.periods for block in plan.blocks)
-    unpaid = unite_periods(item.new for item in now.asked)
-    paid = () if read is None or unpaid is None else remove_days(read, unpaid)
-    return datetime.date.fromordinal(paid[-1][1] - 1).isoformat() if paid else None
 
 
 def _list_values(line: Pipeline, policy: Policy, path: str) -> Iterator[tuple[str, str, str]]:

@@ -6,6 +6,7 @@ is drawn again whenever the earlier one is. Releases are stored as bytes: relati
 
 from __future__ import annotations
 
+import datetime
 import io
 import itertools
 import json
@@ -38,6 +39,7 @@ from dpsql.privacy.periods import (
     remove_days,
     say_periods,
     unite,
+    unite_periods,
 )
 from dpsql.session.block_keys import BlockKeys, BlockShape, Lent, digest_lent
 
@@ -252,6 +254,14 @@ class PreparedPlan:
     def since(self) -> str:
         """The text ``"stored since 14:02"`` for the latest of its stored blocks; empty if there are none."""
         return _say_since(max(self.stored, key=lambda s: s.when).when_text) if self.stored else ""
+
+    @property
+    def paid_until(self) -> str | None:
+        """The last day of the periods that it reads and that need no payment; None without budgets per period."""
+        read = unite_periods(block.periods for block in self.plan.blocks)
+        unpaid = unite_periods(item.new for item in self.asked)
+        paid = () if read is None or unpaid is None else remove_days(read, unpaid)
+        return datetime.date.fromordinal(paid[-1][1] - 1).isoformat() if paid else None
 
     @property
     def counted(self) -> str:
