@@ -219,7 +219,7 @@ PAGES = {
     "/console.css": 200,
     "/console.js": 200,
     "/policy/{policy}/": 200,
-    "/policy/{policy}/{tab}": 200,
+    "/policy/{policy}/{part}": 200,
 }
 """The owner's pages, and what comes of them with the owner's cookie: a link works once.
 
@@ -262,7 +262,7 @@ def judge_console(owner: tuple[str, str], token: str) -> None:
     address, cookie = owner
     (place,) = [ask_page(address, "/", Cookie=cookie).headers["location"]]
     for page, expected in PAGES.items():
-        path = page.replace("/policy/{policy}/", place).replace("{tab}", "live")
+        path = page.replace("/policy/{policy}/", place).replace("{part}", "live")
         assert ask_page(address, path, Cookie=cookie).status == expected, page
         assert ask_page(address, path, "POST", Cookie=cookie).status == 405
         for given in (

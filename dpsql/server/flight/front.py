@@ -22,7 +22,7 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, wraps
 from pathlib import Path
@@ -229,28 +229,19 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
     def _act(self, context: Any, action: Any) -> Iterator[Any]:
         caller = self._authenticate(context)
         kind, body = str(action.type), action.body
-        if kind in ACTIONS:
-            yield from self._act_for_flight_sql(caller, context, kind, body)
-            return
-        if not kind.startswith(PREFIX):
+        operation = kind[len(PREFIX) :][:40] if kind.startswith(PREFIX) else ""
+        if not operation and kind not in ACTIONS:
             raise flight.FlightServerError(_NOT_SERVED)
-        operation = kind[len(PREFIX) :][:40]
-        perform = OWN_ACTIONS.get(operation)
-        try:
-            caller.take(len(body), counts=operation != "interrupt")
-        except RightError as refusal:
-            if refusal.lapse is not Lapse.TOO_LARGE:
-                raise
-            yield flight.Result(encode(write_error(Error(str(refusal)))))
-            return
+        caller.take(len(body), counts=operation != "interrupt")
         content = body.to_pybytes()
-        replies = (
-            self._pass_on(caller, context, operation, content)
-            if perform is None
-            else [b"".join(perform(self, caller, context, content))]
-        )
-        for reply in replies:
-            yield flight.Result(reply)
+        replies: Iterable[bytes]
+        if not operation:
+            replies = self._flight_sql.act(caller, context, kind, content)
+        elif operation in OWN_ACTIONS:
+            replies = [b"".join(OWN_ACTIONS[operation](self, caller, context, content))]
+        else:
+            replies = self._pass_on(caller, context, operation, content)
+        yield from map(flight.Result, replies)
 
     def _open(self, caller: Right, context: Any, body: bytes) -> Iterator[bytes]:
         from dpsql import __version__
@@ -356,11 +347,6 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         return caller.queue.find(headers.session if headers is not None else "")
 
     # -- Flight SQL ---------------------------------------------------------------------------------------------
-
-    def _act_for_flight_sql(self, caller: Right, context: Any, kind: str, body: Any) -> Iterator[Any]:
-        caller.take(len(body))
-        for answer in self._flight_sql.act(caller, context, kind, body.to_pybytes()):
-            yield flight.Result(answer)
 
     def _admit_command(self, context: Any, command: bytes | None) -> Right:
         """Return the right to ask a command or a ticket of Flight SQL."""
