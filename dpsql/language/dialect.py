@@ -144,6 +144,8 @@ def _rename_named_calls(tokens: list[Token]) -> list[Token]:
     for i, token in enumerate(tokens):
         if not (is_word(token) and is_open(tokens, i + 1)) or token.token_type == TokenType.STRING:
             continue
+        if token.text.upper() == "MAKE_INTERVAL":
+            continue
         inside = tokens[i + 2 : find_closing(tokens, i + 1)]
         arguments = split_arguments(inside)
         # SUM(x, epsilon = 1) would not even parse; renamed, it gets the binder's hint
@@ -203,6 +205,8 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
                 node.replace(node.this)
         elif node.name == _DISTINCT:
             node.replace(exp.Distinct(expressions=node.expressions))
+        elif node.name.upper() == "ALL" and isinstance(node.parent, exp.NEQ) and len(node.expressions) == 1:
+            _write_all(node.parent, node)
     _mark_lists(tree, tokens)
     write_values(find_nodes(tree, exp.Cast, exp.Any, exp.DateBin))
     nodes = list_nodes(tree)
@@ -215,6 +219,13 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
 _UNORDERED = (exp.Avg, exp.Count, exp.CountIf, exp.Max, exp.Median, exp.Min, exp.Stddev, exp.StddevPop, exp.StddevSamp,
               exp.Sum, exp.Variance, exp.VariancePop)  # fmt: skip
 """Aggregates whose result doesn't depend on ORDER BY within the call."""
+
+
+def _write_all(compared: exp.NEQ, listed: exp.Anonymous) -> None:
+    """Write ``x <> ALL (list)`` as ``NOT x = ANY (list)``, in place."""
+    if compared.expression is listed:
+        several = exp.Any(this=exp.paren(listed.expressions[0], copy=False))
+        compared.replace(exp.Not(this=exp.paren(exp.EQ(this=compared.this, expression=several), copy=False)))
 
 
 def _open_list(place: exp.In) -> None:

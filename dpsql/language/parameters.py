@@ -15,6 +15,7 @@ from sqlglot.tokens import Token  # type: ignore[attr-defined]
 from dpsql.errors import BindError, Error, Span, did_you_mean
 from dpsql.language.dialect import find_nodes, mode_clauses, span_of, text_literal
 from dpsql.language.parameter_values import StandIn, drop_zone, number_marks, unwrap_value
+from dpsql.language.postgres_texts import write_values
 from dpsql.language.tokens import MAX_DIGITS, MAX_INTEGER, tokenize
 
 STAND_IN = "stand_in"
@@ -22,9 +23,10 @@ STAND_IN = "stand_in"
 
 
 def put_values(tree: exp.Expr, params: Mapping[str, object], text: str) -> exp.Expr:
-    """Replace each ``$name`` by a literal of its value: data, never text."""
+    """Replace each ``$name`` by a literal of its value, data and never text; then read intervals and arrays in texts."""
     places = [tree, *(option for clause in mode_clauses(tree) for option in clause.options)]
-    for node in [found for place in places for found in find_nodes(place, exp.Placeholder, exp.Parameter)]:
+    marks = [found for place in places for found in find_nodes(place, exp.Placeholder, exp.Parameter)]
+    for node in marks:
         name = node.name if isinstance(node, exp.Placeholder) else node.this.name
         span = span_of(node) or _find_parameter(text, name)
         if name not in params:
@@ -38,6 +40,8 @@ def put_values(tree: exp.Expr, params: Mapping[str, object], text: str) -> exp.E
             value.meta.update(start=span[0], end=span[1] - 1)
         node.replace(value)
         _join_texts(value)
+    if marks:
+        write_values(find_nodes(tree, exp.Cast, exp.Any, exp.DateBin))
     return _write_out_lists(tree)
 
 

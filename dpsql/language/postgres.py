@@ -168,12 +168,18 @@ def _blank(text: str, start: int, end: int) -> str:
 
 def _read_bytes(text: str, tokens: Sequence[Token]) -> str:
     r"""Write ``'\x00ff'::bytea`` as ``unhex('00ff')``, at the same place: other bytes are DuckDB's reading of the literal."""
-    for value, sign, kind in zip(tokens, tokens[1:], tokens[2:], strict=False):
+    words = ["", "", *(token.text.upper() for token in tokens)]
+    for at, value in enumerate(tokens):
         digits = value.text.removeprefix("\\x")
-        cast = value.token_type == TokenType.STRING and (sign.text, kind.text.upper()) == ("::", "BYTEA")
-        if cast and value.text != digits and digits.isalnum():
-            made = f"unhex('{digits}')"
-            text = text[: value.start] + made.ljust(kind.end + 1 - value.start) + text[kind.end + 1 :]
+        if value.token_type != TokenType.STRING or value.text == digits or not digits.isalnum():
+            continue
+        first, last = at, at + 2
+        if words[at : at + 2] == ["CAST", "("] and words[at + 3 : at + 6] == ["AS", "BYTEA", ")"]:
+            first, last = at - 2, at + 3
+        elif words[at + 3 : at + 5] != ["::", "BYTEA"]:
+            continue
+        start, end = tokens[first].start, tokens[last].end + 1
+        text = text[:start] + f"unhex('{digits}')".ljust(end - start) + text[end:]
     return text
 
 

@@ -100,6 +100,28 @@ def _interval(node: exp.Interval) -> None:
         node.set("this", amount)
 
 
+_PARTS = ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MIN", "SEC")
+"""The arguments of MAKE_INTERVAL, without the ``s``."""
+
+
+def _make_interval(node: exp.MakeInterval) -> None:
+    """Write PostgreSQL's ``MAKE_INTERVAL(days => 3)`` as ``INTERVAL 3 DAY``."""
+    given = [value for value in node.args.values() if isinstance(value, exp.Expr)]
+    parts = [
+        (value.this.name.upper().removesuffix("S"), value.expression)
+        if isinstance(value, exp.Kwarg | exp.PropertyEQ)
+        else (name, value)
+        for name, value in zip(_PARTS, given, strict=False)
+    ]
+    parts = [(name, value) for name, value in parts if value != exp.Literal.number(0)] or parts[:1]
+    if len(parts) != 1 or parts[0][0] not in _PARTS:
+        raise bind_error(node, "an interval is a whole number and a unit.", "write INTERVAL 3 DAY.")
+    name, amount = parts[0]
+    whole = exp.Literal.string(to_sql(amount)) if isinstance(amount, exp.Literal | exp.Neg) else amount
+    unit = {"MIN": "MINUTE", "SEC": "SECOND"}.get(name, name)
+    _name(node, exp.Interval(this=whole, unit=exp.var(unit)))
+
+
 def _regr_count(node: exp.RegrCount) -> None:
     """Write REGR_COUNT as the number of rows in which both values are known."""
     if node.expression is None:
@@ -291,8 +313,8 @@ def _name(node: exp.Expr, made: exp.Expr) -> None:
 
 _REWRITES: dict[type[exp.Expr], Callable[..., None]] = {
     exp.Group: _group, exp.EQ: _comparison, exp.NEQ: _comparison, exp.In: _membership, exp.Interval: _interval,
-    exp.RegrCount: _regr_count, exp.Count: _count, exp.Anonymous: _anonymous, exp.Select: _windows,
-    exp.ApproxTopK: _most_frequent, exp.Date: _date_call, exp.ToChar: _to_char, exp.UnixToTime: _unix_time,
+    exp.MakeInterval: _make_interval, exp.RegrCount: _regr_count, exp.Count: _count, exp.Anonymous: _anonymous,
+    exp.Select: _windows, exp.ApproxTopK: _most_frequent, exp.Date: _date_call, exp.ToChar: _to_char, exp.UnixToTime: _unix_time,
 }  # fmt: skip
 
 

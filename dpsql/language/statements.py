@@ -346,7 +346,7 @@ def _check_selects(tokens: Sequence[Token]) -> None:
 def _query(tokens: list[Token], text: str, params: Mapping[str, object]) -> exp.Expr:
     check_clause_order(tokens)
     _check_selects(tokens)
-    tree = _write_out_pivots(parse_tokens(_enclose_pivot(tokens), text))
+    tree = _write_out_pivots(put_values(parse_tokens(_enclose_pivot(tokens), text), params, text))
     nodes = list_nodes(tree)
     check_clauses(nodes)
     check_places(nodes)
@@ -360,7 +360,7 @@ def _query(tokens: list[Token], text: str, params: Mapping[str, object]) -> exp.
         tree = open_parentheses(tree)
     if not isinstance(tree, exp.Query) or isinstance(tree, exp.Table):
         raise ParseError("only queries are answered here.", span=span_of(tree), hint=_READ_ONLY)
-    return put_values(tree, params, text)
+    return tree
 
 
 def _enclose_pivot(tokens: list[Token]) -> list[Token]:

@@ -21,7 +21,6 @@ FIXED = {
     "server_encoding": ("UTF8", "UNICODE", "UTF-8"),
     "client_encoding": ("UTF8", "UNICODE", "UTF-8"),
     "standard_conforming_strings": ("on", "true", "1", "yes"),
-    "intervalstyle": ("postgres",),
     "bytea_output": ("hex",),
     "integer_datetimes": ("on",),
 }
@@ -35,6 +34,7 @@ _DEFAULTS = {
     "default_table_access_method": "heap", "default_tablespace": "", "lock_timeout": "0", "max_connections": "100",
     "idle_in_transaction_session_timeout": "0", "enable_seqscan": "on", "work_mem": "4MB", "ssl": "off", "log_statement": "none",
     "quote_all_identifiers": "off", "intervals": "off", "synchronous_commit": "on", "temp_tablespaces": "", "block_size": "8192",
+    "intervalstyle": "postgres",
 }  # fmt: skip
 _REPORTED = """
     application_name client_encoding DateStyle integer_datetimes IntervalStyle is_superuser server_encoding server_version
@@ -103,6 +103,11 @@ class ClientSettings:
         return self._known["intervals"] == "columns"
 
     @property
+    def iso_intervals(self) -> bool:
+        """Whether intervals are written as in ISO 8601."""
+        return self._known["intervalstyle"].lower() == "iso_8601"
+
+    @property
     def timeout(self) -> int:
         """The milliseconds after which a statement is stopped; 0 for none."""
         found = _TIMEOUT.fullmatch(self._known["statement_timeout"])
@@ -123,6 +128,8 @@ class ClientSettings:
             raise BindError(f"{name} can only be {FIXED[name][0]}.", hint=f"SET {name} TO '{FIXED[name][0]}'")
         if name == "datestyle" and not value.lower().startswith("iso"):
             raise BindError("dates are always in ISO 8601.", hint="SET DateStyle TO 'ISO'")
+        if name == "intervalstyle" and value.lower() not in ("postgres", "iso_8601"):
+            raise BindError("intervalstyle is postgres or iso_8601.", hint="SET intervalstyle TO 'postgres'")
         if name == "intervals" and value not in INTERVALS:
             raise BindError("intervals is 'columns' or 'off'.", hint="SET intervals = 'columns'")
         who = self._known["session_authorization"].lower()

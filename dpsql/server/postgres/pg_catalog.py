@@ -529,21 +529,34 @@ _CALL = re.compile(r"(\w+)(?=\(|\Z)")
 """The name of a function that is called, or of one without brackets."""
 
 
+def list_output_names(tree: exp.Expr | None) -> list[str]:
+    """Return the names of a query's columns as PostgreSQL has them; none if a star stands for some of them.
+
+    >>> list_output_names(sqlglot.parse_one("SELECT COUNT(*), AVG(x) + 1, y::INTEGER, 1.5::NUMERIC, x AS z FROM t"))
+    ['count', '?column?', 'y', 'numeric', 'z']
+    """
+    items = tree.selects if isinstance(tree, exp.Query) else []
+    if any(item.is_star for item in items):
+        return []
+    return [
+        item.alias.removesuffix("()") if isinstance(item, exp.Alias) else _name_output(item) for item in items
+    ]
+
+
 def _name_output(node: exp.Expr) -> str:
-    while isinstance(node, exp.Cast | exp.Paren | exp.Collate):
+    while isinstance(node, exp.Cast | exp.Paren | exp.Collate | exp.Filter | exp.WithinGroup | exp.Window):
         if isinstance(node.this, exp.Literal | exp.Query):
             break
         node = node.this
     if isinstance(node, exp.Dot):
         node = node.expression
-    if isinstance(node, exp.Window):
-        node = node.this
     if isinstance(node, exp.Cast):
-        return _name_type(node.args["to"]).lower()
+        written = _name_type(node.args["to"])
+        return types.NAMES.get(types.find_sql_type(written, 0).kind, written.lower())
     if isinstance(node, exp.Column | exp.Identifier):
         return node.name
-    if isinstance(node, exp.Case):
-        return "case"
+    if isinstance(node, exp.Case | exp.Exists | exp.Array):
+        return node.key
     if isinstance(node, exp.Subquery):
         return (
             next(iter(node.this.named_selects), "?column?")
@@ -552,8 +565,9 @@ def _name_output(node: exp.Expr) -> str:
         )
     if not isinstance(node, exp.Func) or isinstance(node, exp.Connector):
         return "?column?"
-    called = _CALL.match(node.sql("postgres"))
-    return "?column?" if called is None else called[1].lower()
+    called = node.meta.get("called") or node.sql("postgres")
+    found = _CALL.match(called)
+    return "?column?" if found is None else found[1].lower()
 
 
 def _drop_collations(tree: exp.Expr) -> None:

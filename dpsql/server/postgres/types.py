@@ -190,14 +190,17 @@ def _count_micros(counts: Sequence[int | None], unit: str) -> list[int | None]:
 Encoder = Callable[[Any], bytes]
 
 
-def find_encoder(kind: int, form: int) -> Encoder:
+def find_encoder(kind: int, form: int, iso_intervals: bool = False) -> Encoder:
     """Return the encoder of a type: text for ``form`` 0, binary for 1."""
-    if kind in _ITEMS:
-        item = _ITEMS[kind]
-        return (lambda v: _write_array(item, v)) if form else (lambda v: _write_array_text(item, v).encode())
+    item = _ITEMS.get(kind)
     if form:
-        return _BINARY.get(kind, _write_plain)
-    return lambda value: _TEXTS.get(kind, _say_plain)(value).encode(errors="replace")
+        return _BINARY.get(kind, _write_plain) if item is None else lambda value: _write_array(item, value)
+    say = _TEXTS.get(kind if item is None else item, _say_plain)
+    if iso_intervals and say is _say_interval:
+        say = _say_iso_interval
+    if item is not None:
+        return lambda values: _write_array_text(say, values).encode()
+    return lambda value: say(value).encode(errors="replace")
 
 
 def _say_plain(value: Any) -> str:
@@ -261,13 +264,37 @@ def _split_interval(value: Any) -> tuple[int, int, int]:
 
 def _say_interval(value: Any) -> str:
     """Return an interval as ``1 year 2 mons 3 days 04:05:06``."""
-    months, days, micros = _split_interval(value)
-    years, months = int(months / 12), int(math.fmod(months, 12))
+    years, months, days, micros = _split_years(value)
     units = ((years, "year"), (months, "mon"), (days, "day"))
     parts = [f"{count} {unit}{'' if count == 1 else 's'}" for count, unit in units if count]
     if micros or not parts:
         parts.append(f"{'-' if micros < 0 else ''}{_say_time(abs(micros))}")
     return " ".join(parts)
+
+
+def _split_years(value: Any) -> tuple[int, int, int, int]:
+    """Return years, months, days and microseconds."""
+    months, days, micros = _split_interval(value)
+    return int(months / 12), int(math.fmod(months, 12)), days, micros
+
+
+def _say_iso_interval(value: Any) -> str:
+    """Return an interval as ISO 8601 has it.
+
+    >>> _say_iso_interval((14, -3, 3_601_500_000_000)), _say_iso_interval(datetime.timedelta())
+    ('P1Y2M-3DT1H1.5S', 'PT0S')
+    """
+    years, months, days, micros = _split_years(value)
+    seconds, rest = divmod(abs(micros), 10**6)
+    sign = "-" if micros < 0 else ""
+    dates = ((years, "Y"), (months, "M"), (days, "D"))
+    clock = "".join(
+        f"{sign}{count}{unit}" for count, unit in ((seconds // 3600, "H"), (seconds // 60 % 60, "M")) if count
+    )
+    if seconds % 60 or rest:
+        clock += f"{sign}{seconds % 60}{f'.{rest:06}'.rstrip('0') if rest else ''}S"
+    date = "".join(f"{count}{unit}" for count, unit in dates if count)
+    return f"P{date}T{clock}" if clock else f"P{date}" if date else "PT0S"
 
 
 def _say_json(value: Any) -> str:
@@ -371,8 +398,7 @@ _BINARY: dict[int, Encoder] = {
 _BARE = re.compile(r"[^\s{}\",\\]+")
 
 
-def _write_array_text(kind: int, values: Sequence[Any]) -> str:
-    say = _TEXTS.get(kind, _say_plain)
+def _write_array_text(say: Callable[[Any], str], values: Sequence[Any]) -> str:
     return "{" + ",".join("NULL" if value is None else _quote_item(say(value)) for value in values) + "}"
 
 

@@ -34,7 +34,7 @@ from dpsql.language.postgres import (
     split_parts,
     suggest_types,
 )
-from dpsql.language.statements import parse
+from dpsql.language.statements import Statement, parse
 from dpsql.late_dataclass import dataclass
 from dpsql.server.postgres import types
 from dpsql.server.postgres.commands import ClientSettings, Done, run_command
@@ -54,7 +54,12 @@ from dpsql.server.postgres.messages import (
     write_row,
 )
 from dpsql.server.postgres.messages import write as write_message
-from dpsql.server.postgres.pg_catalog import COLUMN_KINDS, Catalogue, open_finisher
+from dpsql.server.postgres.pg_catalog import (
+    COLUMN_KINDS,
+    Catalogue,
+    list_output_names,
+    open_finisher,
+)
 from dpsql.server.postgres.types import read_parameter
 from dpsql.session.explanation import Description
 from dpsql.session.interface import Question, may_keep
@@ -206,7 +211,7 @@ class PostgresSession:
         """
         (inner,) = self._split(part.text)
         if inner.kind == "query":
-            parse(part.text, dict.fromkeys(list_parameter_names(part.text)) or None)
+            _parse_unbound(part.text)
         elif inner.kind != "catalog":
             raise ParseError("only a query can be prepared.", hint="PREPARE p AS SELECT ...")
 
@@ -236,18 +241,22 @@ class PostgresSession:
             results = self._ask(part, asked)
         except Error as error:
             failed, results = error, [result for result in error.answered if isinstance(result, Result)]
-        statements = parse(part.text, asked.params) if may_keep(part.own) else []
-        for place, result in enumerate(results):
-            if place < len(statements) and (name := statements[place].keep):
-                self._note_kept(name, Question(statements[place].source, asked.params))
+        statements: Sequence[Statement] = []
+        if not part.catalog and (may_keep(part.own) or any(map(_has_written_names, results))):
+            statements = _parse_unbound(part.text)
+        for result, statement in itertools.zip_longest(results, statements[: len(results)]):
+            if statement is not None and statement.keep:
+                self._note_kept(statement.keep, Question(statement.source, asked.params))
+            shown = result if statement is None else _name_columns(result, statement)
             if part.kind == "declare":
-                self.declare(part.words[0], result)
+                self.declare(part.words[0], shown)
                 yield self._write_end(result, "DECLARE CURSOR")
             elif layout is not None:
-                yield from _write_copy(result, *layout)
+                yield from self._write_copy(shown, *layout)
                 yield self._write_end(result, f"COPY {len(result)}")
             else:
-                yield from _write_rows(result, asked, _find_catalog_fields(result) if part.catalog else None)
+                fields = _find_catalog_fields(result) if part.catalog else None
+                yield from self._write_rows(shown, asked, fields)
                 yield self._write_end(result, f"SELECT {len(result)}")
         if failed is not None:
             raise failed
@@ -258,7 +267,36 @@ class PostgresSession:
             return [Result(self.catalogue.answer(part, asked.values, self.settings))]
         self._session.interval_columns = self.settings.interval_columns
         empty = self._find_empty(part, asked.params)
-        return [Result(empty)] if empty is not None else self._session.run(part.text, asked.params)
+        if empty is not None:
+            return [Result(empty)]
+        try:
+            return self._session.run(part.text, asked.params)
+        except BindError as error:
+            typed = None if error.answered else self._type_texts(part, asked)
+            if typed is None:
+                raise
+        return self._session.run(part.text, typed)
+
+    def _type_texts(self, part: TextPart, asked: _Asked) -> dict[str, Any] | None:
+        """Return the values after texts without a type were read in the types that fit; None if that changes none.
+
+        Node sends ``SELECT SUM(x) * $1`` in this way, and PostgreSQL reads the text as a number.
+        """
+        told = [*asked.kinds, *[0] * (len(asked.values) - len(asked.kinds))]
+        open_texts = [
+            isinstance(value, str) and not kind for value, kind in zip(asked.values, told, strict=True)
+        ]
+        if not any(open_texts):
+            return None
+        try:
+            kinds = self._complete_kinds(part, asked.kinds)
+        except Error:
+            return None
+        values = list(asked.values)
+        for place, kind in enumerate(kinds[: len(values)]):
+            if open_texts[place] and kind in (*_NUMBERS, types.BOOL):
+                values[place] = read_parameter(place + 1, kind, 0, values[place].encode())
+        return replace(asked, values=tuple(values)).params if tuple(values) != asked.values else None
 
     def _find_empty(self, part: TextPart, params: dict[str, Any] | None) -> pa.Table | None:
         """Return the answer of a query by which tools ask for columns only; None for another query.
@@ -284,8 +322,36 @@ class PostgresSession:
         count = len(held) if most is None else most
         rows, self.cursors[name] = Result(held.table.slice(0, count)), Result(held.table.slice(count))
         if part.kind == "fetch":
-            yield from _write_rows(rows, asked)
+            yield from self._write_rows(rows, asked)
         yield self._write_end(rows, f"{part.kind.upper()} {len(rows)}")
+
+    def _write_rows(
+        self, result: Result, asked: _Asked, found: Sequence[ResultField] | None = None
+    ) -> Iterator[Message]:
+        """Yield the messages of a result's columns and rows, of some :data:`PAGE_BYTES`."""
+        fields = asked.fields if asked.fields is not None else found or _find_fields(result)
+        if len(fields) != len(result.columns):
+            raise BindError("the statement's columns are others than they were.", hint="prepare it again.")
+        formats = _spread(asked.result_formats, len(fields))
+        yield make_value(write_description(fields, formats), part="fields")
+        rows = _encode_rows(result, fields, formats, self.settings.iso_intervals)
+        yield from _send_pages("rows", map(write_row, rows))
+
+    def _write_copy(self, result: Result, form: str, header: bool) -> Iterator[Message]:
+        """Yield the messages of a result's rows as COPY has them."""
+        fields, binary = _find_fields(result), form == "BINARY"
+        formats = [int(binary)] * len(fields)
+        rows = _encode_rows(result, fields, formats, self.settings.iso_intervals)
+        if header and not binary:
+            rows = itertools.chain([tuple(item.name.encode() for item in fields)], rows)
+        write = {"TEXT": write_copy_text, "CSV": write_copy_csv, "BINARY": write_copy_tuple}[form]
+        lines: Iterator[bytes] = map(write, rows)
+        if binary:  # clients expect the signature before the first row, in one message
+            lines = itertools.chain(lines, [COPY_TRAILER])
+            lines = itertools.chain([COPY_SIGNATURE + next(lines)], lines)
+        begin = write_message(b"H", struct.pack(f">bh{len(fields)}h", binary, len(fields), *formats))
+        data = (write_message(b"d", line) for line in lines)
+        yield from _send_pages("copy", itertools.chain([begin], data, [write_message(b"c")]))
 
     def _write_end(self, result: Result, tag: str) -> Message:
         """Return the end of a statement: its tag, and a notice with its cost and notes.
@@ -303,7 +369,7 @@ class PostgresSession:
     def _write_done(self, done: Done, asked: _Asked) -> Iterator[Message]:
         if done.names:
             columns = (pa.array(column, pa.string()) for column in zip(*done.rows, strict=True))
-            yield from _write_rows(Result(pa.table(list(columns), names=list(done.names))), asked)
+            yield from self._write_rows(Result(pa.table(list(columns), names=list(done.names))), asked)
         changed = [list(pair) for pair in done.changed]
         yield make_value(
             part="end",
@@ -371,7 +437,10 @@ class PostgresSession:
                 "the columns depend on the parameters.",
                 hint="name the types of the parameters, as $1::INTEGER.",
             )
-        return kinds, _find_fields(Result(found.schema.empty_table())), found.price
+        described = Result(found.schema.empty_table())
+        if _has_written_names(described):
+            described = _name_columns(described, _parse_unbound(part.text)[0])
+        return kinds, _find_fields(described), found.price
 
     def _describe_first(self, text: str, tries: Sequence[dict[str, Any] | None]) -> Description:
         """Return a description with the first values that fit; if none do, raise the error of the first."""
@@ -487,6 +556,24 @@ def _find_catalog_fields(result: Result) -> list[ResultField]:
     return [replace(item, kind=oids) if item.kind == numbers else item for item in _find_fields(result)]
 
 
+def _parse_unbound(text: str) -> list[Statement]:
+    """Return the statements of a text, with NULL for each parameter."""
+    return parse(text, dict.fromkeys(list_parameter_names(text)) or None)
+
+
+def _has_written_names(result: Result) -> bool:
+    """Return whether a column may be named after its expression, as ``count_star()``."""
+    return not all(name.isidentifier() for name in result.columns)
+
+
+def _name_columns(result: Result, statement: Statement) -> Result:
+    """Return the rows with columns named as PostgreSQL names them, unless later statements know them by their names."""
+    names = list_output_names(statement.tree)
+    if statement.keep or len(names) != len(result.columns):
+        return result
+    return Result(result.table.rename_columns(names))
+
+
 def _find_fields(result: Result) -> list[ResultField]:
     kinds = [types.find_arrow_type(kind) for kind in result.table.schema.types]
     return [kind.name_field(name) for name, kind in zip(result.columns, kinds, strict=True)]
@@ -500,23 +587,12 @@ def _spread(formats: Sequence[int], count: int) -> list[int]:
         raise BindError(str(error)) from None
 
 
-def _write_rows(
-    result: Result, asked: _Asked, found: Sequence[ResultField] | None = None
-) -> Iterator[Message]:
-    """Yield the messages of a result's columns and rows, of some :data:`PAGE_BYTES`."""
-    fields = asked.fields if asked.fields is not None else found or _find_fields(result)
-    if len(fields) != len(result.columns):
-        raise BindError("the statement's columns are others than they were.", hint="prepare it again.")
-    formats = _spread(asked.result_formats, len(fields))
-    yield make_value(write_description(fields, formats), part="fields")
-    yield from _send_pages("rows", map(write_row, _encode_rows(result, fields, formats)))
-
-
 def _encode_rows(
-    result: Result, fields: Sequence[ResultField], formats: Sequence[int]
+    result: Result, fields: Sequence[ResultField], formats: Sequence[int], iso_intervals: bool
 ) -> Iterator[tuple[bytes | None, ...]]:
     """Return the rows with their values as bytes."""
-    encoders = [types.find_encoder(item.kind, form) for item, form in zip(fields, formats, strict=True)]
+    pairs = zip(fields, formats, strict=True)
+    encoders = [types.find_encoder(item.kind, form, iso_intervals) for item, form in pairs]
     written: list[list[bytes | None]] = []
     for column, encode in zip(result.table.columns, encoders, strict=True):
         written.append([None if value is None else encode(value) for value in types.read_values(column)])
@@ -546,23 +622,6 @@ def _read_layout(words: Sequence[str]) -> tuple[str, bool]:
         hint = "COPY (SELECT ...) TO STDOUT WITH (FORMAT csv, HEADER)"
         raise BindError("COPY has the options FORMAT and HEADER only.", hint=hint)
     return (forms or ["TEXT"])[0], "HEADER" in named
-
-
-def _write_copy(result: Result, form: str, header: bool) -> Iterator[Message]:
-    """Yield the messages of a result's rows as COPY has them."""
-    fields, binary = _find_fields(result), form == "BINARY"
-    formats = [int(binary)] * len(fields)
-    rows = _encode_rows(result, fields, formats)
-    if header and not binary:
-        rows = itertools.chain([tuple(item.name.encode() for item in fields)], rows)
-    write = {"TEXT": write_copy_text, "CSV": write_copy_csv, "BINARY": write_copy_tuple}[form]
-    lines: Iterator[bytes] = map(write, rows)
-    if binary:  # clients expect the signature before the first row, in one message
-        lines = itertools.chain(lines, [COPY_TRAILER])
-        lines = itertools.chain([COPY_SIGNATURE + next(lines)], lines)
-    begin = write_message(b"H", struct.pack(f">bh{len(fields)}h", binary, len(fields), *formats))
-    data = (write_message(b"d", line) for line in lines)
-    yield from _send_pages("copy", itertools.chain([begin], data, [write_message(b"c")]))
 
 
 def _read_fetch(words: Sequence[str]) -> tuple[str, int | None]:
