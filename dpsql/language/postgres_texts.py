@@ -106,10 +106,17 @@ def split_array(text: str) -> list[str | None]:
 def write_values(nodes: Iterable[exp.Expr]) -> None:
     """Replace intervals and arrays in texts by expressions of theirs, in place; others stay for the binder to refuse.
 
-    ``'7 days'::INTERVAL``, ``time_bucket('300s', t)``, ``'{1,2}'::INTEGER[]``, ``= ANY('{a,b}')``
+    ``'7 days'::INTERVAL``, ``time_bucket('300s', t)``, ``'{1,2}'::INTEGER[]``, ``= ANY('{a,b}')``; in ``[1, 2]::BIGINT[]``, each
+    value is cast.
     """
     for node in nodes:
         held = node.this.unnest() if isinstance(node, exp.Any) else node.this
+        if type(node) is exp.Cast and isinstance(held, exp.Array) and held.expressions:
+            if node.to.this == exp.DType.ARRAY and all(
+                isinstance(item, _CONSTANTS) for item in held.expressions
+            ):
+                node.replace(exp.Array(expressions=[_cast_item(item, node.to) for item in held.expressions]))
+            continue
         if not (isinstance(held, exp.Literal) and held.is_string):
             continue
         made: exp.Expr | None = None
@@ -127,6 +134,18 @@ def write_values(nodes: Iterable[exp.Expr]) -> None:
         if made is not None:
             made.meta.update(held.meta)
             node.replace(made)
+
+
+_CONSTANTS = (exp.Literal, exp.Boolean, exp.Neg, exp.Cast, exp.Null)
+_TEXTS = (exp.DType.TEXT, exp.DType.VARCHAR)
+
+
+def _cast_item(item: exp.Expr, kind: exp.DataType) -> exp.Expr:
+    """Return an item of a list that is cast to a type; NULL and texts that stay texts need no cast."""
+    to = kind.expressions[0]
+    if isinstance(item, exp.Null) or (item.is_string and isinstance(to, exp.DataType) and to.this in _TEXTS):
+        return item
+    return exp.Cast(this=item, to=to.copy())
 
 
 def write_interval(held: exp.Expr) -> exp.Expr | None:

@@ -16,7 +16,7 @@ import re
 import struct
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -219,6 +219,8 @@ class PostgresSession:
         if part.kind == "command":
             done = run_command(part.words, self.settings)
             self.forget_prepared(done.forget)
+            if done.tag in ("DISCARD ALL", "CLOSE CURSOR ALL"):
+                self.cursors.clear()
             yield from self._write_done(done, asked)
         elif part.kind == "prepare":
             self._check_prepared(part)
@@ -426,8 +428,8 @@ class PostgresSession:
         kinds, tries = asked.kinds, [asked.params]
         if not asked.bound:
             kinds = self._complete_kinds(part, kinds)
-            if any(asked.kinds) or self._suggest_kinds([part]):
-                tries = [_make_samples(kinds, text) for text in _TEXT_SAMPLES]
+            samples = [_make_samples(kinds, text) for text in _TEXT_SAMPLES] if kinds else []
+            tries = samples if any(asked.kinds) or self._suggest_kinds([part]) else [*tries, *samples]
         empty = self._find_empty(part, tries[0])
         if empty is not None:
             return kinds, _find_fields(Result(empty)), ""
@@ -443,15 +445,22 @@ class PostgresSession:
         return kinds, _find_fields(described), found.price
 
     def _describe_first(self, text: str, tries: Sequence[dict[str, Any] | None]) -> Description:
-        """Return a description with the first values that fit; if none do, raise the error of the first."""
+        """Return the first description that has columns, or else the first; if none fits, raise the error of the first."""
         failed: Error | None = None
+        found: Description | None = None
         for params in tries:
             try:
-                return self._session.describe(text, params)
+                described = self._session.describe(text, params)
             except Error as error:
                 failed = failed or error
-        assert failed is not None
-        raise failed
+                continue
+            if described.schema is not None:
+                return described
+            found = found or described
+        if found is None:
+            assert failed is not None
+            raise failed
+        return found
 
     def _complete_kinds(self, part: TextPart, given: Sequence[int]) -> tuple[int, ...]:
         """Return the types of a part's parameters: the client's, then those of casts and columns, and else those that fit.
@@ -467,9 +476,10 @@ class PostgresSession:
             kinds += [0] * (int(name) - len(kinds))
         kinds = [kind or hints.get(place, 0) for place, kind in enumerate(kinds, 1)]
         if not part.catalog and not all(kinds):
-            found = self._session.describe(part.text).parameters
-            for name, kind in zip(found.names, found.types, strict=True):
-                kinds[int(name) - 1] = kinds[int(name) - 1] or types.find_arrow_type(kind).kind
+            with suppress(Error):  # as a format of dates that is no format; its own error follows
+                found = self._session.describe(part.text).parameters
+                for name, kind in zip(found.names, found.types, strict=True):
+                    kinds[int(name) - 1] = kinds[int(name) - 1] or types.find_arrow_type(kind).kind
         return tuple(kind or types.TEXT for kind in kinds)
 
     # -- parameters ----------------------------------------------------------------------------------------------
