@@ -19,5 +19,7 @@ REFUSED = {
     "VACUUM": "VACUUM is not a statement",
     "LOCK TABLE": "LOCK is not a statement",
     "~*": "~* is PostgreSQL's",
+    "SELECT 1 AS one": "nothing noisy to release",
+    "FROM AGE(": "the function age is not on the list",
 }
 """A part of each refused statement, and of its sentence."""

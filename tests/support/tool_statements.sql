@@ -49,6 +49,12 @@ fetch 100 in "SQL_CUR0x1"
 close "SQL_CUR0x1"
 SELECT "visits"."ward" AS "ward", (CASE WHEN ("visits"."cost" > 100) THEN 'high' ELSE 'low' END) AS "calc", COUNT(1) FROM "public"."visits"
     "visits" GROUP BY 1, 2
+select a.attname, a.atttypid, a.attnotnull, a.attnum, a.atttypmod, s.n_distinct, CASE WHEN a.attcollation <> t.typcollation THEN
+    c.collname ELSE NULL END AS attcollation, d.description FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class cl ON a.attrelid
+    = cl.oid LEFT JOIN pg_catalog.pg_description d ON cl.oid = d.objoid AND a.attnum = d.objsubid LEFT JOIN pg_catalog.pg_collation
+    c ON c.oid = a.attcollation LEFT JOIN pg_catalog.pg_type t ON t.oid = a.atttypid LEFT JOIN pg_catalog.pg_stats s ON s.attname =
+    a.attname AND s.tablename = 'visits' AND s.schemaname = 'public' WHERE a.attnum > 0 AND NOT a.attisdropped AND cl.relname =
+    'visits' AND cl.relnamespace = 2200
 
 == Power Bi
 SELECT version()
@@ -124,6 +130,13 @@ select "basetable0"."ward" as "c1", sum(cast("basetable0"."cost" as decimal)) as
 SELECT pg_backend_pid()
 SET client_encoding TO 'UTF8'
 DISCARD TEMP
+SELECT current_database() as table_catalog, n.nspname as table_schema, t.relname as table_name, i.relname as index_name from
+    pg_catalog.pg_class i join pg_catalog.pg_index ix ON ix.indexrelid = i.oid join pg_catalog.pg_class t ON ix.indrelid = t.oid
+    join pg_attribute a on t.oid = a.attrelid left join pg_catalog.pg_user u ON u.usesysid = i.relowner left join
+    pg_catalog.pg_namespace n ON n.oid = i.relnamespace where i.relkind = 'i' and n.nspname not in ('pg_catalog', 'pg_toast') and
+    pg_catalog.pg_table_is_visible(i.oid) and a.attnum = ANY(ix.indkey) and t.relkind = 'r'
+SELECT d.datname AS database_name, u.usename AS owner, pg_catalog.pg_encoding_to_char(d.encoding) AS encoding FROM
+    pg_catalog.pg_database d LEFT JOIN pg_catalog.pg_user u ON d.datdba = u.usesysid
 
 == Looker
 SET TIME ZONE 'UTC'
@@ -221,6 +234,40 @@ SELECT PERCENTILE_CONT(0.5) within group (order by "public"."visits"."cost") AS 
 SELECT COUNT(*) AS "count" FROM "public"."visits" WHERE (LOWER("public"."visits"."ward") LIKE '%a%')
 SELECT COUNT(*) FROM "public"."visits" WHERE "public"."visits"."seen" >= CAST((CAST(NOW() AS timestamp) + (INTERVAL '-30 day')) AS date)
 SELECT EXTRACT(hour from "public"."visits"."seen")::integer AS h, COUNT(*) FROM "public"."visits" GROUP BY 1 ORDER BY 1
+SELECT n.nspname AS schema, c.relname AS name, CASE c.relkind WHEN 'r' THEN 'TABLE' WHEN 'p' THEN 'PARTITIONED TABLE' WHEN 'v' THEN
+    'VIEW' WHEN 'f' THEN 'FOREIGN TABLE' WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE NULL END AS type, d.description AS description,
+    stat.n_live_tup AS estimated_row_count FROM pg_catalog.pg_class AS c INNER JOIN pg_catalog.pg_namespace AS n ON c.relnamespace =
+    n.oid LEFT JOIN pg_catalog.pg_description AS d ON (c.oid = d.objoid) AND (d.objsubid = 0) AND (d.classoid =
+    'pg_class'::regclass) LEFT JOIN pg_stat_user_tables AS stat ON (n.nspname = stat.schemaname) AND (c.relname = stat.relname)
+    WHERE (c.relnamespace = n.oid) AND (n.nspname !~ '^pg_') AND (n.nspname <> 'information_schema') AND c.relkind in ('r', 'p',
+    'v', 'f', 'm') AND (n.nspname IN ('public')) ORDER BY type ASC, schema ASC, name ASC
+SELECT "fk_ns"."nspname" AS "fk-table-schema", "fk_table"."relname" AS "fk-table-name", "fk_column"."attname" AS "fk-column-name"
+    FROM "pg_constraint" AS "c" INNER JOIN "pg_class" AS "fk_table" ON "c"."conrelid" = "fk_table"."oid" INNER JOIN "pg_namespace"
+    AS "fk_ns" ON "c"."connamespace" = "fk_ns"."oid" INNER JOIN "pg_attribute" AS "fk_column" ON "c"."conrelid" =
+    "fk_column"."attrelid" WHERE fk_ns.nspname !~ '^information_schema|catalog_history|pg_' AND ("c"."contype" = 'f'::char) AND
+    ("fk_column"."attnum" = ANY(c.conkey)) AND ("fk_ns"."nspname" IN ('public')) ORDER BY "fk-table-schema" ASC
+with table_privileges as ( select NULL as role, t.schemaname as schema, t.objectname as table,
+    pg_catalog.has_any_column_privilege(current_user, '"' || replace(t.schemaname, '"', '""') || '"' || '.' || '"' ||
+    replace(t.objectname, '"', '""') || '"', 'update') as update, pg_catalog.has_any_column_privilege(current_user, '"' ||
+    replace(t.schemaname, '"', '""') || '"' || '.' || '"' || replace(t.objectname, '"', '""') || '"', 'select') as select,
+    pg_catalog.has_table_privilege(current_user, '"' || replace(t.schemaname, '"', '""') || '"' || '.' || '"' ||
+    replace(t.objectname, '"', '""') || '"', 'delete') as delete from ( select schemaname, tablename as objectname from
+    pg_catalog.pg_tables union select schemaname, viewname as objectname from pg_catalog.pg_views union select schemaname,
+    matviewname as objectname from pg_catalog.pg_matviews ) t where t.schemaname !~ '^pg_' and t.schemaname <> 'information_schema'
+    and pg_catalog.has_schema_privilege(current_user, t.schemaname, 'usage') ) select t.* from table_privileges t
+SELECT (CAST(DATE_TRUNC('week', ("public"."visits"."seen" + INTERVAL '1 day')) AS timestamp) + INTERVAL '-1 day') AS "seen",
+    COUNT(*) AS "count" FROM "public"."visits" GROUP BY (CAST(DATE_TRUNC('week', ("public"."visits"."seen" + INTERVAL '1 day')) AS
+    timestamp) + INTERVAL '-1 day') ORDER BY 1 ASC
+SELECT CAST(DATE_TRUNC('month', "public"."visits"."day") AS date) AS "day", PERCENTILE_CONT(0.5) within group (order by
+    "public"."visits"."cost") AS "median" FROM "public"."visits" GROUP BY 1 ORDER BY 1 ASC
+SELECT ((FLOOR(((("public"."visits"."cost" - 0.0) / 62.5)) * 62.5)) + 0.0) AS "cost", COUNT(*) AS "count" FROM "public"."visits"
+    GROUP BY 1 ORDER BY 1 ASC
+SELECT COUNT(*) AS "count" FROM "public"."visits" WHERE ("public"."visits"."seen" >= CAST(CAST((NOW() + INTERVAL '-30 day') AS date)
+    AS timestamptz)) AND ("public"."visits"."seen" < CAST(CAST(NOW() AS date) AS timestamptz))
+SELECT CAST(SUM(CASE WHEN "public"."visits"."ward" = 'A' THEN 1 ELSE 0.0 END) AS DOUBLE PRECISION) / NULLIF(CAST(COUNT(*) AS DOUBLE
+    PRECISION), 0.0) AS "share" FROM "public"."visits"
+SELECT CAST(EXTRACT(year FROM AGE(DATE_TRUNC('day', NOW()), DATE_TRUNC('day', "seen"))) AS integer) AS y, COUNT(*) FROM visits GROUP
+    BY 1
 
 == Grafana
 SELECT DATE_TRUNC('day', "seen") AS "time", COUNT(*) AS n FROM visits WHERE "seen" BETWEEN
@@ -241,6 +288,26 @@ select table_name from information_schema.tables where table_schema = 'public' o
 SELECT ward, COUNT(*) FROM visits WHERE ward IN ('A') AND extract(epoch from seen) BETWEEN 1704067200 AND 1706745600 GROUP BY ward
 SELECT pg_catalog.current_database()
 SELECT pg_is_in_recovery()
+SELECT CASE WHEN quote_ident(table_schema) IN ( SELECT CASE WHEN trim(s[i]) = '"$user"' THEN user ELSE trim(s[i]) END FROM
+    generate_series( array_lower(string_to_array(current_setting('search_path'),','),1),
+    array_upper(string_to_array(current_setting('search_path'),','),1) ) as i, string_to_array(current_setting('search_path'),',') s
+    ) THEN quote_ident(table_name) ELSE quote_ident(table_schema) || '.' || quote_ident(table_name) END AS "table" FROM
+    information_schema.tables WHERE quote_ident(table_schema) NOT IN ('information_schema','pg_catalog') ORDER BY CASE WHEN
+    quote_ident(table_schema) IN ( SELECT CASE WHEN trim(s[i]) = '"$user"' THEN user ELSE trim(s[i]) END FROM generate_series(
+    array_lower(string_to_array(current_setting('search_path'),','),1),
+    array_upper(string_to_array(current_setting('search_path'),','),1) ) as i, string_to_array(current_setting('search_path'),',') s
+    ) THEN 0 ELSE 1 END, 1
+SELECT quote_ident(column_name) AS "column", data_type AS "type" FROM information_schema.columns WHERE CASE WHEN
+    array_length(parse_ident('visits'),1) = 2 THEN quote_ident(table_schema) = (parse_ident('visits'))[1] AND
+    quote_ident(table_name) = (parse_ident('visits'))[2] ELSE quote_ident(table_name) = 'visits' AND quote_ident(table_schema) IN (
+    SELECT CASE WHEN trim(s[i]) = '"$user"' THEN user ELSE trim(s[i]) END FROM generate_series(
+    array_lower(string_to_array(current_setting('search_path'),','),1),
+    array_upper(string_to_array(current_setting('search_path'),','),1) ) as i, string_to_array(current_setting('search_path'),',') s
+    ) END
+SELECT time_bucket('300.000s',seen) AS "time", AVG(cost) FROM visits WHERE seen BETWEEN '2024-01-01T00:00:00Z' AND
+    '2024-02-01T00:00:00Z' GROUP BY 1 ORDER BY 1
+SELECT floor((extract(epoch from seen))/86400)*86400 AS "time", AVG(cost) FROM visits WHERE extract(epoch from seen) >= 1704067200
+    AND extract(epoch from seen) <= 1706745600 GROUP BY 1
 
 == Dbeaver
 SET search_path = public,public,"$user"
@@ -414,6 +481,19 @@ INSERT INTO visits VALUES (1)
 UPDATE visits SET cost = 0
 VACUUM
 LOCK TABLE visits IN ACCESS SHARE MODE
+SET intervalstyle = iso_8601
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), pg_get_expr(d.adbin, d.adrelid), a.attnotnull, a.atttypid, a.atttypmod,
+    c.collname, col_description(a.attrelid, a.attnum) AS comment, attgenerated as attgenerated FROM pg_attribute a LEFT JOIN
+    pg_attrdef d ON a.attrelid = d.adrelid AND a.attnum = d.adnum LEFT JOIN pg_type t ON a.atttypid = t.oid LEFT JOIN pg_collation c
+    ON a.attcollation = c.oid AND a.attcollation <> t.typcollation WHERE a.attrelid = '"visits"'::regclass AND a.attnum > 0 AND NOT
+    a.attisdropped ORDER BY a.attnum
+SELECT SUM("visits"."cost") AS sum_cost, "visits"."ward" AS visits_ward FROM "visits" WHERE "visits"."ward" NOT IN ('A', 'B') GROUP
+    BY "visits"."ward" ORDER BY "visits"."ward" ASC
+SELECT 1 AS one FROM "visits" LIMIT 1
+SELECT ( NOW()+make_interval(days :=  1)) > NOW() AS t
+SELECT CAST('\x01FF' AS bytea) AS b
+SELECT COUNT(*) FROM visits WHERE ward <> ALL(ARRAY['A', 'B']) AND patient = ANY(ARRAY[1, 2]::bigint[])
+SELECT COUNT(*) FROM visits WHERE ward <> ALL('{A,B}')
 
 == Charts
 SELECT to_char(date_trunc('quarter', seen), 'YYYY-"Q"Q') AS d, COUNT(*) FROM visits GROUP BY 1
@@ -441,6 +521,11 @@ SELECT COUNT(*) FROM visits WHERE ward IN (SELECT ward FROM wards WHERE name LIK
 SELECT COUNT(*) FROM visits WHERE extract(year from seen) = 2024 AND extract(month from seen) IN (1,2,3)
 EXPLAIN (FORMAT JSON) SELECT COUNT(*) FROM visits
 SELECT COUNT(*) FROM visits WHERE ward ~* 'a'
+SELECT COUNT(*) FROM visits WHERE seen > now() - make_interval(days => 2000)
+SELECT COALESCE(ROUND(SUM(cost)::numeric / NULLIF(COUNT(*), 0), 4), 0) AS m FROM visits
+SELECT d::date, COALESCE(n, 0) FROM generate_series('2024-01-01'::date, '2024-01-05'::date, '1 day') AS d LEFT JOIN (SELECT day,
+    COUNT(*) AS n FROM visits GROUP BY 1) v ON v.day = d::date ORDER BY 1
+SELECT ward, COUNT(*) * 100.0 / SUM(COUNT(*)) OVER () AS pct FROM visits GROUP BY ward
 
 == Pgadmin
 SELECT roles.oid as id, roles.rolname as name, roles.rolsuper as is_superuser, CASE WHEN roles.rolsuper THEN true ELSE

@@ -376,6 +376,7 @@ _TEMPLATES = {
     "jsonb_build_object": "json_object()",
     "json_agg": "json_group_array(_1)",
     "jsonb_agg": "json_group_array(_1)",
+    "parse_ident": "string_split(replace(_1, '\"', ''), '.')",
     "array_upper": "array_length(_1)",
     "array_lower": "1",
     "generate_subscripts": "unnest(range(1, array_length(_1) + 1))",

@@ -251,6 +251,18 @@ def test_rows_are_streamed_to_sqlalchemy(here: Any, engine: Any) -> None:
         assert opened.exec_driver_sql(asked).fetchall() == here.sql(asked).fetchall()
 
 
+def test_columns_have_the_names_that_postgresql_gives(connection: Any) -> None:
+    asked = 'SELECT COUNT(*), AVG(cost) + 1, MAX(day)::TEXT, COUNT(*) AS "COUNT(*)", 1.5::NUMERIC, now() FROM visits'
+    names = ["count", "?column?", "max", "COUNT(*)", "numeric", "now"]
+    for prepare in (False, True):
+        assert [item.name for item in connection.execute(asked, prepare=prepare).description] == names
+    cursor = connection.execute(f"DECLARE named CURSOR FOR {asked}; FETCH 1 FROM named; CLOSE named")
+    assert cursor.nextset()
+    assert [item.name for item in cursor.description] == names
+    with connection.cursor().copy(f"COPY ({asked}) TO STDOUT CSV HEADER") as copy:
+        assert b"".join(map(bytes, copy)).split(b"\n")[0] == ",".join(names).encode()
+
+
 def test_cursors_of_a_script(connection: Any) -> None:
     declared = "DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT unnest([1, 2, 3]) AS i"
     script = f"BEGIN; {declared}; FETCH 2 FROM c; FETCH ALL IN c; CLOSE c; COMMIT"
@@ -269,6 +281,7 @@ def test_cursors_of_a_script(connection: Any) -> None:
         "FETCH 1 FROM c",
         "CLOSE c",
         "DECLARE c CURSOR FOR SELECT cost FROM visits",
+        "DECLARE c CURSOR WITH HOLD FOR SELECT 1; DISCARD ALL; FETCH 1 FROM c",
     ):
         with pytest.raises(psycopg.Error):
             connection.execute(refused)

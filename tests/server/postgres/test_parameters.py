@@ -328,6 +328,9 @@ SUGGESTED: list[tuple[str, list[int], list[bytes]]] = [
     ("FROM visits WHERE ward = $1::text AND day + 1 > $2", [types.TEXT, types.FLOAT8], [b"A", b"1"]),
     ("FROM (SELECT cost AS day FROM visits) AS v WHERE day < $1", [types.FLOAT8], [b"9.5"]),
     ("FROM visits WHERE DATE '2024-01-01' + day < $1", [types.DATE], [b"2024-03-31 +01"]),
+    ("FROM visits WHERE to_char(DATE '2024-01-01' + day, $1) = $2", [types.TEXT, types.TEXT], [b"YYYY", b"2024"]),
+    ("FROM visits WHERE day <> ALL($1::bigint[]) AND patient = ANY($2::bigint[])", [1016, 1016], [b"{1}", b"{2,3}"]),
+    ("FROM visits WHERE DATE '2024-01-01' + day > TIMESTAMP '2024-02-01' - $1::interval", [types.INTERVAL], [b"3 days"]),
 ]  # fmt: skip
 
 
@@ -346,6 +349,22 @@ def test_a_parameter_has_the_type_of_its_column(
         assert not read_error(came)
         if "flags" in rest:
             assert read_rows(came) == [[b"1"]]
+    finally:
+        client.close()
+
+
+def test_a_text_without_a_type_is_read_in_the_type_that_fits(server: PostgresServer) -> None:
+    """As node sends numbers and truths: nothing says their types, and the statement isn't described."""
+    client = server.open()
+    try:
+        for asked, value, found in (
+            ("SELECT COUNT(*) * $1 AS x FROM wards", b"2.5", b"7.5"),
+            ("SELECT COUNT(*) FROM wards WHERE $1", b"t", b"3"),
+            ("SELECT $1 AS x", b"2.5", b"2.5"),
+        ):
+            assert read_rows(client.ask(parse(asked), bind([value]), execute(), SYNC)) == [[found]], asked
+        came = client.ask(parse("SELECT COUNT(*) * $1 FROM wards"), bind([b"two"]), execute(), SYNC)
+        assert read_error(came)["C"] == "22P02"
     finally:
         client.close()
 

@@ -261,6 +261,13 @@ TOOLS = [
     ("SELECT setting FROM pg_show_all_settings() WHERE name = 'bytea_output'", [[b"hex"]]),
     ("SET my.own = 'x'; SHOW my.own", [[b"x"]]),
     (r"SELECT '\x00ff'::bytea", [[rb"\x00ff"]]),
+    (r"SELECT CAST('\x00ff' AS bytea)", [[rb"\x00ff"]]),
+    ("SELECT make_interval(days := 2), make_interval(0, 0, 0, 3)", [[b"2 days", b"3 days"]]),
+    ("SELECT 3 <> ALL([1, 2]::bigint[]), 3 <> ALL([1, NULL]::bigint[])", [[b"t", None]]),
+    (
+        "SET intervalstyle = iso_8601; SELECT INTERVAL '14 months' AS a, [INTERVAL '-90 seconds'] AS b",
+        [[b"P1Y2M", b"{PT-1M-30S}"]],
+    ),
     ("SELECT EXTRACT(YEAR FROM now()) > 2000", [[b"t"]]),
     (
         "DECLARE c CURSOR FOR SELECT relname FROM pg_class WHERE relname IN ('visits', 'wards', 'pg_am') ORDER BY 1; "
