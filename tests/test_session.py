@@ -181,7 +181,7 @@ def test_opening_needs_no_plots_or_frames() -> None:
         f"p = dpsql.Policy.loads({POLICY!r})\n"
         "with dpsql.connect(policy=p) as s:\n"
         "    for _ in range(3): s.sql('SELECT COUNT(*) FROM visits', fresh=True).fetchall()\n"
-        "    for asked in ('MEDIAN(age)', 'MODE(plan)', 'COUNT(*), AVG(age)', 'APPROX_QUANTILES(age, 4)'):\n"
+        "    for asked in ('MEDIAN(age)', 'MODE(plan)', 'COUNT(*), AVG(age)', 'APPROX_QUANTILES(age, 4)', 'HISTOGRAM(plan)'):\n"
         "        for mode in ('', 'EXPLAIN '): s.sql(f'{mode}SELECT {asked} AS a FROM visits').fetchall()\n"
         "print([m for m in ('pandas', 'polars', 'matplotlib', 'scipy', 'IPython') if m in set(sys.modules) - before])"
     )

@@ -154,7 +154,8 @@ def to_mask(values: NDArray[np.bool_]) -> pa.Array:
 
 
 def make_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return a column of Python's values: integers, doubles, truth values, texts, lists, or integers as decimals of 38 digits.
+    """Return a column of Python's values: integers, doubles, truth values, texts, integers as decimals of 38 digits, or lists
+    of these, or maps as lists of pairs.
 
     ``pa.array`` would import pandas first, if it is installed: it makes the columns of other kinds alone.
 
@@ -165,19 +166,20 @@ def make_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     [Decimal('1'), None, Decimal('10000000000000000000000000000000000000')]
     >>> make_values([[0.5], None, []], pa.list_(pa.float64())).to_pylist()
     [[0.5], None, []]
+    >>> make_values([[("a", 1)], None], pa.map_(pa.string(), pa.int64())).to_pylist()
+    [[('a', 1)], None]
     """
-    if not (
-        kind in _NUMBERS or kind in (pa.string(), pa.bool_(), pa.decimal128(38, 0)) or pa.types.is_list(kind)
-    ):
+    nested = pa.types.is_list(kind) or pa.types.is_map(kind)
+    if not (nested or kind in _NUMBERS or kind in (pa.string(), pa.bool_(), pa.decimal128(38, 0))):
         return pa.array(values, kind)
     there = np.array([value is not None for value in values], dtype=np.bool_)
     held = None if there.all() else _pack(there)
-    if pa.types.is_list(kind):
+    if nested:
         lists = [value or [] for value in values]
         ends = np.cumsum([0, *map(len, lists)])
-        inner = make_values([*chain.from_iterable(lists)], kind.value_type)
         buffers = [held, pa.py_buffer(ends.astype(np.int32))]
-        return pa.Array.from_buffers(kind, len(values), buffers, children=[inner])
+        items = _make_items([*chain.from_iterable(lists)], kind)
+        return pa.Array.from_buffers(kind, len(values), buffers, children=[items])
     if kind == pa.string():
         texts = [b"" if value is None else value.encode() for value in values]
         ends = np.cumsum([0, *map(len, texts)])
@@ -192,6 +194,15 @@ def make_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         filled = [0 if value is None else value for value in values]
         buffers = [pa.py_buffer(np.array(filled, dtype=_NUMBERS[kind]))]
     return pa.Array.from_buffers(kind, len(values), [held, *buffers])
+
+
+def _make_items(items: list[Any], kind: pa.DataType) -> pa.Array:
+    """Return the items of all lists of this type, or the pairs of all maps."""
+    if not pa.types.is_map(kind):
+        return make_values(items, kind.value_type)
+    fields = [kind.key_field, kind.item_field]
+    columns = [make_values([pair[i] for pair in items], field.type) for i, field in enumerate(fields)]
+    return pa.StructArray.from_arrays(columns, fields=fields)
 
 
 def _write_decimal(value: int) -> bytes:

@@ -470,7 +470,7 @@ def _spread(column: pa.ChunkedArray, width: float) -> Ends:
     kind = pa.map_(key, pa.float64())
     low, high = (
         pa.chunked_array(
-            [pa.array([None if row is None else [(k, v + end) for k, v in row] for row in rows], kind)]
+            [make_values([None if row is None else [(k, v + end) for k, v in row] for row in rows], kind)]
         )
         for end in (-width, width)
     )
