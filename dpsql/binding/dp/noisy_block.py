@@ -359,7 +359,9 @@ class NoisyBlock(AggregatingBlock):
         labels = {name: to_sql(node) for name, node in self.key_sources.items()}
         found, grow = self.periods, None
         if found is not None:
-            grow = partial(find_growing, self.binder, found=found, groups=self.domain, options=self.options)
+            grow = partial(
+                find_growing, self.binder, found=found, groups=self.domain.sql, options=self.options
+            )
         block = StepBlock(
             self.name,
             self.options,

@@ -32,7 +32,6 @@ from dpsql.binding.relations.binder import Binder
 from dpsql.binding.relations.plan_size import write_shared
 from dpsql.binding.relations.scanned_periods import Scan, find_scans
 from dpsql.errors import Error
-from dpsql.exact.exact_query import PublicGroups
 from dpsql.language.dialect import quote_where_needed, to_sql
 from dpsql.language.options import Options
 from dpsql.late_dataclass import dataclass
@@ -180,9 +179,13 @@ def _find_parts(
 
 
 def find_growing(
-    binder: Binder, block: PrivateBlock, found: PeriodGroups, groups: PublicGroups, options: Options
+    binder: Binder, block: PrivateBlock, found: PeriodGroups, groups: str, options: Options
 ) -> PeriodParts | None:
     """Return the parts of a block with a growing tree, which begins with the first period; None for any other block.
+
+    Args:
+        found: its groups' periods.
+        groups: the query of its groups.
 
     Raises:
         BindError: it begins with the first period, which is closed, but it doesn't fit such a tree.
@@ -212,10 +215,10 @@ def find_growing(
     return _find_parts(binder, block, scans, found)
 
 
-def _list_groups(binder: Binder, groups: PublicGroups, parts: PeriodParts) -> list[Group]:
+def _list_groups(binder: Binder, groups: str, parts: PeriodParts) -> list[Group]:
     """Return all groups, in the order of releases: conditions on a key leave some out. None are returned if they aren't known."""
     try:
-        return list_groups(sort_by_key(binder.finish.keep(groups.sql), parts.keys), parts.keys)
+        return list_groups(sort_by_key(binder.finish.keep(groups), parts.keys), parts.keys)
     except Error:
         return []
 
