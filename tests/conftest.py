@@ -1,8 +1,7 @@
 """For every test: a throwaway register of ledgers, also in the processes it starts; one thread for DuckDB; 110 columns.
 
-Which tests run: the default selection leaves out the tests that ``tests/long.txt`` names, and doesn't even make their cases.
-``-m long`` runs these, and with ``DPSQL_LONG_PART=0/3`` each third of them from the first on. ``-m guarantee`` runs the tests of
-the auditors' page.
+Which tests run: the default selection leaves out the tests that ``tests/long.txt`` names; ``-m long`` runs these, and with
+``DPSQL_LONG_PART=0/3`` each third of them from the first on. ``-m guarantee`` runs the tests that the auditors' page names.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import re
 import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -74,41 +72,6 @@ def _names_a_file(config: pytest.Config) -> bool:
     return any(".py" in argument for argument in config.args)
 
 
-def _is_default(config: pytest.Config) -> bool:
-    return config.option.markexpr == config.getini("addopts")[-1] and not _names_a_file(config)
-
-
-@cache
-def _long_tests() -> Mapping[str, int]:
-    return read_long_tests(LONG.read_text(encoding="utf-8"))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
-    """Make only the cases that the default selection runs: of 25,000 cases it leaves out 17,000, in each process.
-
-    Of a test that it leaves out one case is made, which is left out by its mark.
-    """
-    yield
-    test = metafunc.definition
-    if not _is_default(metafunc.config):
-        return
-    if any(map(test.get_closest_marker, APART)) or _long_tests().get(test.nodeid) == 0:
-        del metafunc._calls[1:]
-    elif test.nodeid in _long_tests():
-        known = [case for case in metafunc._calls if not {mark.name for mark in case.marks} & {*APART}]
-        metafunc._calls = known[:: _long_tests()[test.nodeid]]
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collect_file(file_path: Path) -> Iterator[Any]:
-    """Look for examples in docstrings of the helpers alone: no test has any."""
-    found = yield
-    if file_path.name.startswith("test_"):
-        return [one for one in found if type(one) is pytest.Module]
-    return found
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the long tests and those of promises. A file or a test that the command line names runs whole."""
@@ -119,9 +82,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if _names_a_file(config) and config.option.markexpr == config.getini("addopts")[-1]:
         return
     known = [item for item in items if not any(map(item.get_closest_marker, APART))]
-    long = _long_tests()
-    if _is_default(config):  # other cases were not made
-        long = {name: cases for name, cases in long.items() if cases == 0 or "::" not in name}
+    long = read_long_tests(LONG.read_text(encoding="utf-8"))
     found = find_long((item.nodeid for item in known), long)
     first, step = map(int, os.environ.get("DPSQL_LONG_PART", "0/1").split("/"))
     for item in [item for item, is_long in zip(known, found, strict=True) if is_long][first::step]:
