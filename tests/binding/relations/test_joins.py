@@ -103,7 +103,7 @@ REFUSED = [
      "this subquery may find several rows.", "write MAX(amount), or another aggregate."),
     ("SELECT COUNT(*) FROM customers c WHERE age > (SELECT MAX(amount) FROM orders o WHERE o.order_id = c.age)", INSIDE, None),
     ("SELECT COUNT(*) FROM customers c WHERE age > ALL (SELECT amount FROM orders o WHERE o.customer = c.id)",
-     "ALL and ANY compare only by = ANY and <> ALL over private rows.", "compare with the smallest or the largest."),
+     "ALL and ANY compare only by = ANY and <> ALL over private rows.", "write age > (SELECT max(amount) FROM orders AS o WHERE o.customer = c.id)."),
     ("SELECT COUNT(*) FROM badges WHERE product IN (SELECT product FROM items)", INSIDE, None),
     ("SELECT COUNT(*) FROM customers WHERE EXISTS (SELECT 1 FROM badges WHERE badges.city = customers.city)", INSIDE, None),
     ("SELECT name FROM products p WHERE EXISTS (SELECT 1 FROM items i WHERE i.product = p.product)",
