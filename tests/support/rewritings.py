@@ -8,7 +8,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 
-_QUOTED = (TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER)
+_QUOTED = (TokenType.STRING, TokenType.BYTE_STRING, TokenType.IDENTIFIER, TokenType.NUMBER)
 
 
 def _pieces(text: str) -> list[str]:
