@@ -221,7 +221,7 @@ _UNORDERED = (exp.Avg, exp.Count, exp.CountIf, exp.Max, exp.Median, exp.Min, exp
 """Aggregates whose result doesn't depend on ORDER BY within the call."""
 
 
-def _write_all(compared: exp.NEQ, listed: exp.Anonymous) -> None:
+def _write_all(compared: exp.NEQ, listed: exp.Expr) -> None:
     """Write ``x <> ALL (list)`` as ``NOT x = ANY (list)``, in place."""
     if compared.expression is listed:
         several = exp.Any(this=exp.paren(listed.expressions[0], copy=False))

@@ -100,26 +100,24 @@ def _interval(node: exp.Interval) -> None:
         node.set("this", amount)
 
 
-_PARTS = ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MIN", "SEC")
-"""The arguments of MAKE_INTERVAL, without the ``s``."""
-
-
 def _make_interval(node: exp.MakeInterval) -> None:
     """Write PostgreSQL's ``MAKE_INTERVAL(days => 3)`` as ``INTERVAL 3 DAY``."""
-    given = [value for value in node.args.values() if isinstance(value, exp.Expr)]
-    parts = [
-        (value.this.name.upper().removesuffix("S"), value.expression)
-        if isinstance(value, exp.Kwarg | exp.PropertyEQ)
-        else (name, value)
-        for name, value in zip(_PARTS, given, strict=False)
-    ]
-    parts = [(name, value) for name, value in parts if value != exp.Literal.number(0)] or parts[:1]
-    if len(parts) != 1 or parts[0][0] not in _PARTS:
+    units = exp.MakeInterval.arg_types
+    given: list[tuple[str, exp.Expr]] = []
+    for unit, value in node.args.items():
+        if isinstance(value, exp.Kwarg | exp.PropertyEQ):
+            word = value.this.name.lower().removesuffix("s")  # mins and secs are short
+            given += [
+                (next((name for name in units if word and name.startswith(word)), ""), value.expression)
+            ]
+        elif isinstance(value, exp.Expr):
+            given += [(unit, value)]
+    parts = [(unit, value) for unit, value in given if value != exp.Literal.number(0)] or given[:1]
+    if len(parts) != 1 or not parts[0][0]:
         raise bind_error(node, "an interval is a whole number and a unit.", "write INTERVAL 3 DAY.")
-    name, amount = parts[0]
+    unit, amount = parts[0]
     whole = exp.Literal.string(to_sql(amount)) if isinstance(amount, exp.Literal | exp.Neg) else amount
-    unit = {"MIN": "MINUTE", "SEC": "SECOND"}.get(name, name)
-    _name(node, exp.Interval(this=whole, unit=exp.var(unit)))
+    _name(node, exp.Interval(this=whole, unit=exp.var(unit.upper())))
 
 
 def _regr_count(node: exp.RegrCount) -> None:

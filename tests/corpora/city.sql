@@ -693,7 +693,7 @@ SELECT booked = LAST_DAY(booked) AS month_end, COUNT(*) FROM payments GROUP BY m
 SELECT COUNT(*) FROM payments TABLESAMPLE 100 PERCENT
 
 -- refused: amount must be a group or stand inside an aggregate.
--- hint: write AVG(amount), or add it to the groups: GROUP BY amount.
+-- hint: write SELECT category, SUM(amount) FROM payments GROUP BY category: groups in place of windows.
 SELECT SUM(amount) OVER (PARTITION BY category) FROM payments
 
 -- refused: the privacy unit can't be a group: each group would be one unit.

@@ -19,7 +19,6 @@ from dpsql.ledger.ledger import Ledger
 from dpsql.privacy import events, filters
 from dpsql.privacy.codec import write_record
 from dpsql.privacy.periods import Dated
-from dpsql.privacy.records import Entry
 from dpsql.report.data import describe_mechanism, explain_entry, explain_statement
 from dpsql.report.pages import report_text, write_report
 from dpsql.session.explain import explain_why
@@ -321,28 +320,6 @@ def test_a_statement_is_text_and_no_markup() -> None:
 # -- for the owner
 
 
-@pytest.mark.parametrize(
-    ("asked", "rows"),
-    [
-        ("COUNT(DISTINCT person) AS n", False),
-        ('COUNT( distinct "Person" ) AS n', False),
-        ("COUNT(DISTINCT visits.person) AS n", False),
-        ("COUNT(DISTINCT person) AS n, COUNT(*) AS m", True),
-        ("COUNT(DISTINCT city) AS n", True),
-        ("COUNT(*) AS n", True),
-    ],
-)
-def test_rows_are_no_matter_to_the_noise_of_counted_units(asked: str, rows: bool) -> None:
-    policy = Policy.loads(POLICY)
-    with dpsql.connect(DATA, policy=policy) as session:
-        event = events.PureDP(Fraction(1))
-        entry = Entry(
-            1, "2026-01-01T00:00:00+00:00", "", f"SELECT {asked} FROM visits", "released", event, event
-        )
-        told = explain_entry(entry, session.account.accountant, policy)
-    assert any("max_rows_per_group = 4" in line for line in told) == rows
-
-
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
     place = tmp_path / "v.ledger"
@@ -361,7 +338,6 @@ def test_the_report_tells_the_chain_of_each_statement(ledger: Path, tmp_path: Pa
         told = "\n".join(explain_entry(first, opened.accountant, opened.policy))
         assert "Protected in visits: all rows of any one person." in told
         assert "choosing which private groups may be shown" in told
-        assert "max_rows_per_group = 4 in visits" in told
         assert "Cheaper: declare the values of the grouping column" in told
         told = "\n".join(explain_entry(refused, opened.accountant, opened.policy))
         assert refused.reason in told

@@ -429,7 +429,8 @@ class PostgresSession:
         if not asked.bound:
             kinds = self._complete_kinds(part, kinds)
             samples = [_make_samples(kinds, text) for text in _TEXT_SAMPLES] if kinds else []
-            tries = samples if any(asked.kinds) or self._suggest_kinds([part]) else [*tries, *samples]
+            first = [] if any(asked.kinds) or self._suggest_kinds([part]) else tries
+            tries = [*first, *samples]
         empty = self._find_empty(part, tries[0])
         if empty is not None:
             return kinds, _find_fields(Result(empty)), ""
