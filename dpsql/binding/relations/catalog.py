@@ -174,6 +174,15 @@ class Catalog:
         found = {place for name in ("", *named) for place in places.get(name, ())}
         return sorted(found) or [0]
 
+    def _find_unread(self, texts: Sequence[str], sql_type: str) -> list[str]:
+        """Return the texts that DuckDB can't cast to a type."""
+        kind = exp.DataType.build(sql_type, dialect="duckdb")
+        casts = (exp.TryCast(this=exp.Literal.string(text), to=kind.copy()) for text in texts)
+        read = self.engine.apart(
+            to_sql(exp.select(exp.Array(expressions=[c.is_(exp.null()) for c in casts]))), {}
+        )
+        return [text for text, unread in zip(texts, read.column(0)[0].as_py(), strict=True) if unread]
+
     def _declared(self, table: Table) -> tuple[Field, ...]:
         schema = self.schema(table)
         folded = {fold(name): name for name in schema}
@@ -190,7 +199,8 @@ class Catalog:
         for place, (name, sql_type) in enumerate(schema.items()):
             item = declared.get(fold(name), Column())
             node, folded_name = column(column_name(place)), fold(name)
-            typed = declare_column(item, node, sql_type, f"{table.name}.{name}", self.engine.lossless)
+            where = f"{table.name}.{name}"
+            typed = declare_column(item, node, sql_type, where, self.engine.lossless, self._find_unread)
             kind = typed.type
             bounds = typed.bounds if typed.bounds is not None else ends.get(name)
             order = orders.get(name) if kind == TEXT or kind.element == TEXT else None

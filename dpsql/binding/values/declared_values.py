@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import datetime
 import difflib
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -273,7 +272,13 @@ _written: ContextVar[dict[object, int] | None] = ContextVar("written", default=N
 _repeats: ContextVar[int] = ContextVar("repeats", default=1)
 
 
-def declare_column(item: Column, node: exp.Expr, sql_type: str, where: str, lossless: bool) -> Typed:
+FindUnread = Callable[[Sequence[str], str], Sequence[str]]
+"""Returns the texts that DuckDB can't cast to a type, given its name."""
+
+
+def declare_column(
+    item: Column, node: exp.Expr, sql_type: str, where: str, lossless: bool, find_unread: FindUnread
+) -> Typed:
     """Return a column with the bounds, values and length that the policy declares.
 
     Args:
@@ -281,13 +286,14 @@ def declare_column(item: Column, node: exp.Expr, sql_type: str, where: str, loss
         sql_type: its type in the data.
         where: its table and name, for errors.
         lossless: whether the engine has DuckDB's rules of time zones and texts of bytes.
+        find_unread: finds values that are written as texts and are none of the type.
 
     Raises:
         PolicyError: the declaration doesn't fit the type.
     """
     kind, values = _read_zone(Type.parse(sql_type), item, where, lossless), item.values
     bounds = _read_bounds(kind.kind, item.bounds, where)
-    _check_values(kind, values or (), where)
+    _check_values(kind, values or (), where, find_unread)
     known = [v for v in values or () if isinstance(v, int | float) and not isinstance(v, bool)]
     if bounds is None and values and len(known) == len(values):
         bounds = Bounds(Fraction(min(known)), Fraction(max(known)))
@@ -345,36 +351,30 @@ _EXAMPLES = {
 }
 
 
-def _check_values(kind: Type, values: Sequence[object], where: str) -> None:
+def _check_values(kind: Type, values: Sequence[object], where: str, find_unread: FindUnread) -> None:
     """Raise PolicyError for a declared value that is none of the column's type, on which a paid query would fail."""
     if kind.kind not in _EXAMPLES:
         return
-    for value in values:
-        if not _is_of(kind, value):
-            what = f"{clip(str(value))!r}, of the values of {where}, is no {kind.sql}."
-            raise PolicyError(what, hint=f"values = {_EXAMPLES[kind.kind]}")
+    texts = [value for value in values if isinstance(value, str)]
+    wrong: list[object] = [
+        value for value in values if not isinstance(value, str) and not _is_of(kind, value)
+    ]
+    wrong += texts if kind.kind == "BOOLEAN" else find_unread(texts, kind.sql) if texts else ()
+    if wrong:
+        what = f"{clip(str(wrong[0]))!r}, of the values of {where}, is no {kind.sql}."
+        raise PolicyError(what, hint=f"values = {_EXAMPLES[kind.kind]}")
 
 
 def _is_of(kind: Type, value: object) -> bool:
-    """Return whether a value is of a type of numbers, truths, dates, times or UUIDs, or is written as one."""
-    written = value.strip() if isinstance(value, str) else value
-    try:
-        if kind.kind == "BOOLEAN":
-            return isinstance(value, bool)
-        if kind.kind == "UUID":
-            return bool(uuid.UUID(str(written)))
-        if kind.kind == "TIME":
-            return isinstance(written, str) and datetime.time.fromisoformat(written) is not None
-        if kind.kind in ("DATE", "TIMESTAMP"):
-            day = datetime.datetime.fromisoformat(str(written))
-            return isinstance(value, datetime.date) or str(written).startswith(f"{day.year:04}-")
-        number = Fraction(Decimal(str(written)) if not isinstance(written, bool) else written)
-    except (ArithmeticError, ValueError):
-        return False
-    before = kind.digits[0] if kind.kind == "DECIMAL" else 0
-    return (
-        abs(number) < 10**before if before else kind.reach is None or kind.reach.holds(Bounds(number, number))
-    )
+    """Return whether a number, a truth or a date of the policy is of a column's type."""
+    if kind.kind == "BOOLEAN":
+        return isinstance(value, bool)
+    if isinstance(value, datetime.date) or kind.kind in ("DATE", "TIMESTAMP", "TIME", "UUID"):
+        return isinstance(value, datetime.date) and kind.kind in ("DATE", "TIMESTAMP")
+    number = Fraction(str(value) if isinstance(value, float | Decimal) else value)  # type: ignore[arg-type]
+    if kind.kind == "DECIMAL" and kind.digits[0]:
+        return abs(number) < 10 ** kind.digits[0]
+    return kind.reach is None or kind.reach.holds(Bounds(number, number))
 
 
 def column_length(declared: Column | None) -> int:

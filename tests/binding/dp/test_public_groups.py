@@ -84,8 +84,9 @@ def test_declared_values_of_another_type_are_refused(
     [
         ("d", '["2020-01-01"]'),
         ("ts", "[2020-01-01]"),
-        ("x", '["1", "2"]'),
+        ("x", '["1", "02"]'),
         ("w", "[1, 2]"),
+        ("d", '["2020-1-1", "2020-01-01"]'),
     ],
 )
 def test_declared_values_that_are_written_otherwise_are_read(
