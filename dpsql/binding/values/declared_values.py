@@ -33,7 +33,7 @@ from dpsql.errors import BindError, PolicyError, PrivacyError, clip
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.language.parameters import STAND_IN
 from dpsql.policy.tables import Column
-from dpsql.policy.validate import DateBound, write_bound
+from dpsql.policy.validate import DateBound, Value, write_bound
 
 KnownValues = tuple[object, ...]
 ValuesOf = Callable[[Typed], KnownValues | None]
@@ -351,7 +351,7 @@ _EXAMPLES = {
 }
 
 
-def _check_values(kind: Type, values: Sequence[object], where: str, find_unread: FindUnread) -> None:
+def _check_values(kind: Type, values: Sequence[Value], where: str, find_unread: FindUnread) -> None:
     """Raise PolicyError for a declared value that is none of the column's type, on which a paid query would fail."""
     if kind.kind not in _EXAMPLES:
         return
@@ -365,15 +365,15 @@ def _check_values(kind: Type, values: Sequence[object], where: str, find_unread:
         raise PolicyError(what, hint=f"values = {_EXAMPLES[kind.kind]}")
 
 
-def _is_of(kind: Type, value: object) -> bool:
+def _is_of(kind: Type, value: Value) -> bool:
     """Return whether a number, a truth or a date of the policy is of a column's type."""
     if kind.kind == "BOOLEAN":
         return isinstance(value, bool)
     if isinstance(value, datetime.date) or kind.kind in ("DATE", "TIMESTAMP", "TIME", "UUID"):
         return isinstance(value, datetime.date) and kind.kind in ("DATE", "TIMESTAMP")
-    number = Fraction(str(value) if isinstance(value, float | Decimal) else value)  # type: ignore[arg-type]
+    number = Fraction(value)
     if kind.kind == "DECIMAL" and kind.digits[0]:
-        return abs(number) < 10 ** kind.digits[0]
+        return bool(abs(number) < 10 ** kind.digits[0])
     return kind.reach is None or kind.reach.holds(Bounds(number, number))
 
 
