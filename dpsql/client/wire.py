@@ -199,7 +199,7 @@ _PARTS: dict[str, Any] = {
 def write_error(error: Error) -> Message:
     """Return the message of a dpsql error: class, sentence, span, text, hint. Its ``answered`` results are sent separately."""
     kind = next((base.__name__ for base in type(error).__mro__ if base.__name__ in _KNOWN), "Error")
-    known = {"kind": "error", "class": kind, "name": getattr(error, "name", None)}
+    known = {"kind": "error", "class": kind, "name": vars(error).get("name")}
     return Message(known | _write_attributes(error, _PARTS))
 
 

@@ -216,8 +216,7 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     return tree
 
 
-_UNORDERED = (exp.Avg, exp.Count, exp.CountIf, exp.Max, exp.Median, exp.Min, exp.Stddev, exp.StddevPop, exp.StddevSamp,
-              exp.Sum, exp.Variance, exp.VariancePop)  # fmt: skip
+_UNORDERED = (exp.Avg, exp.Count, exp.Max, exp.Median, exp.Min, exp.Stddev, exp.Sum, exp.Variance)
 """Aggregates whose result doesn't depend on ORDER BY within the call."""
 
 

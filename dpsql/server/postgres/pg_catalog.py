@@ -533,7 +533,7 @@ _CALL = re.compile(r"(\w+)(?=\(|\Z)")
 def list_output_names(tree: exp.Expr | None) -> list[str]:
     """Return the names of a query's columns as PostgreSQL has them; none if a star stands for some of them.
 
-    >>> list_output_names(sqlglot.parse_one("SELECT COUNT(*), AVG(x) + 1, y::INTEGER, 1.5::NUMERIC, x AS z FROM t"))
+    >>> list_output_names(sqlglot.parse("SELECT COUNT(*), AVG(x) + 1, y::INTEGER, 1.5::NUMERIC, x AS z FROM t")[0])
     ['count', '?column?', 'y', 'numeric', 'z']
     """
     items = tree.selects if isinstance(tree, exp.Query) else []
