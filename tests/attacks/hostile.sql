@@ -1184,7 +1184,7 @@ SELECT SUM(range) FROM range(10)
 -- verdict: answered
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM people WHERE CASE WHEN person_id = 666 THEN TRY_CAST(name AS INTEGER) ELSE 1 END = 1
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM people WHERE name = e'a'
 
 -- verdict: answered

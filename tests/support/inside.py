@@ -67,22 +67,28 @@ def finisher(session: Session) -> Finisher:
 
 
 class _CheckedOnce(GatedQueries):
-    """A check that passes the plan that it checked last."""
+    """A check that passes the plan that it, or that of another session, checked last."""
 
-    last: Plan | None = None
+    checked: list[Plan]
 
     def check(self, plan: Plan) -> None:
-        if plan is not self.last:
+        if all(plan is not known for known in self.checked):
             super().check(plan)
-            self.last = plan
+            self.checked[:] = [plan]
 
 
 def plan_once(first: Session, second: Session) -> None:
-    """Let two sessions of one policy and schema answer by one plan, bound and proved by the first that is asked."""
+    """Let two sessions of one policy and schema answer by one plan, bound and proved by the first that is asked.
+
+    Each reads its own rows.
+    """
     one, other = first._pipeline, second._pipeline
-    compiler = one.compiler
-    compiler.queries = _CheckedOnce(compiler.queries.gate, one.engine, compiler.finisher)
-    other.compiler.queries, other.compiler._plans = compiler.queries, compiler._plans
+    compiler, checked = one.compiler, []
+    for line in (other, one):
+        queries = _CheckedOnce(compiler.queries.gate, line.engine, compiler.finisher)
+        queries.checked = checked
+        line.compiler.queries = queries
+    other.compiler._plans = compiler._plans
     other._blocks.keys = one._blocks.keys
 
 
