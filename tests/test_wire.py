@@ -27,6 +27,7 @@ from dpsql.language.parameters import make_literal
 from dpsql.privacy.amounts import OwnRoom
 from dpsql.privacy.codec import write_record
 from dpsql.privacy.events import DiscreteLaplace, Event, PureDP, compose_events
+from dpsql.privacy.pld import declare
 from dpsql.privacy.records import BudgetState, Entry
 from dpsql.session.explanation import Errors, Explanation
 from dpsql.session.result import Result
@@ -223,9 +224,12 @@ def test_what_a_later_version_adds_is_left_out_and_what_it_leaves_out_has_its_de
 
 def test_every_kind_of_event_is_known() -> None:
     """Also in a client that has made none of them."""
-    code = "from dpsql.client import wire; from dpsql.privacy.events import KINDS; print(*KINDS, wire.Event)"
+    code = "import dpsql.client.wire; from dpsql.privacy.events import KINDS, find_event_kind as f; f(''); print(*KINDS)"
     known = run_python("-c", code, check=True).stdout.split()
     assert {"declared_plan", "gaussian_by_mu", "noise_reduction", "stable_questions"} <= set(known)
+    body = json.dumps(declare([PureDP(Fraction(1, 2))] * 2, Fraction(1, 10**6)).to_json())
+    code = "import json, sys; from dpsql.client import wire; print(wire.read_as(wire.Event, json.loads(sys.argv[1])).kind)"
+    assert run_python("-c", code, body, check=True).stdout.split() == ["declared_plan"]
 
 
 def test_a_huge_number_is_no_fraction() -> None:

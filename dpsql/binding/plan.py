@@ -128,13 +128,17 @@ class PeriodParts:
         """Return the periods of each part, as ranges of days."""
         return [unite((day, find_day_after(day, self.part)) for day in one) for one in self.classes]
 
-    def list_draws(self) -> list[tuple[int, Days]]:
-        """Return the level and the periods that are drawn for each part: with a tree, those of the node that ends with it."""
+    def list_draws(self) -> list[tuple[int, Days, Days]]:
+        """Return the level, the periods that are drawn, and its own ones for each part.
+
+        With a tree, the node that ends with a part is drawn.
+        """
         days = self.list_parts()
         if not self.levels:
-            return [(0, one) for one in days]
+            return [(0, one, one) for one in days]
         levels = [find_node_level(count, self.levels) for count in range(1, len(days) + 1)]
-        return [(n, ((days[i + 1 - 2**n][0][0], days[i][-1][1]),)) for i, n in enumerate(levels)]
+        starts = (days[i + 1 - 2**n][0][0] for i, n in enumerate(levels))
+        return [(n, ((start, own[-1][1]),), own) for n, start, own in zip(levels, starts, days, strict=True)]
 
     @property
     def closed(self) -> int:

@@ -30,14 +30,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 
-import dpsql.privacy.pld  # noqa: F401 - it has a kind of event
 from dpsql import errors
 from dpsql.errors import Error
 from dpsql.language.parameter_values import drop_zone, name_parameters, read_name, unwrap_value
 from dpsql.late_dataclass import dataclass
 from dpsql.privacy.codec import add_codec, read_value, write_as
 from dpsql.privacy.events import Event
-from dpsql.privacy.filters import ACCOUNTANTS  # it has kinds of events, too
+from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.records import BudgetState, Entry
 from dpsql.session.result import Result
 

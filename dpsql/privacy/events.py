@@ -23,6 +23,7 @@ mu refer to one decomposition: outside an event of probability ``delta`` (under 
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -39,7 +40,17 @@ from dpsql.privacy.codec import read_record, write_record
 _NOTHING = Fraction(0)
 
 KINDS: dict[str, type[Event]] = {}
-"""Every kind that can be stored, by the name that :meth:`Event.to_json` writes."""
+"""The kinds that can be stored, by the name that :meth:`Event.to_json` writes, of the modules imported so far."""
+_FURTHER = ("dpsql.privacy.amounts", "dpsql.privacy.periods", "dpsql.privacy.pld")
+"""Modules with kinds of their own, which are imported when a stored event has a kind that is not known yet."""
+
+
+def find_event_kind(name: str) -> type[Event] | None:
+    """Return the kind of stored events with a name; None if this version has none."""
+    if name not in KINDS:
+        for module in _FURTHER:
+            importlib.import_module(module)
+    return KINDS.get(name)
 
 
 @dataclass(frozen=True)
@@ -153,7 +164,7 @@ class Event:
         Raises:
             ValueError: no event of this version: an unknown kind, a missing or superfluous field, a number out of range.
         """
-        kind = KINDS.get(str(body.get("kind")))
+        kind = find_event_kind(str(body.get("kind")))
         if kind is None:
             raise ValueError(f"unknown kind of event: {body.get('kind')!r}")
         wanted = {f.name for f in fields(kind)}

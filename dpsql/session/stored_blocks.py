@@ -145,7 +145,7 @@ class Draws:
 
     plan: Plan
     block: PrivateBlock
-    parts: list[RequestedBlock]
+    parts: list[RequestedBlock] = field(default_factory=list)
     used: Event | None = None
 
 
@@ -446,9 +446,9 @@ class StoredBlocks:
         shape = replace(self._shape(model.plan, model.block), columns=columns)
         found: list[RequestedBlock] = []
         divided = parts.list_draws()
-        keys = self.keys.list_part_keys(shape, item.contents, parts.scans, [days for _, days in divided])
+        keys = self.keys.list_part_keys(shape, item.contents, parts.scans, [days for _, days, _ in divided])
         stored = {} if fresh else self.ledger.replay_all([key for key in keys if key not in first])
-        for key, (level, periods), shown in zip(keys, divided, parts.list_parts(), strict=True):
+        for key, (level, periods, shown) in zip(keys, divided, strict=True):
             part = RequestedBlock(item.block, shape, key, item.contents, item.lent, stored.get(key))
             part.periods, part.shown, part.level = periods, shown, level
             part.same = first.get(key)
@@ -493,7 +493,7 @@ class StoredBlocks:
         block, whole = made.blocks[place], plan.blocks[place]
         alike = self.keys.skeleton(block) == self.keys.skeleton(whole)
         same = alike and [i.sql for i in block.inputs] == [i.sql for i in whole.inputs]
-        return Draws(made, block, []) if same else None
+        return Draws(made, block) if same else None
 
     def _find_variant(self, plan: Plan, item: RequestedBlock) -> StoredRelease | None:
         """Return the stored answer of a block under another strategy, and switch the item to that strategy."""

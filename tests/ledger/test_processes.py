@@ -22,8 +22,10 @@ from dpsql.ledger import store
 from dpsql.ledger.accounts import Account
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.privacy.events import PureDP, SparseVector
+from dpsql.privacy.pld import declare
 from dpsql.privacy.records import Entry
 from tests.support.ledgers import policy_of
+from tests.support.own_process import run_python
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -246,6 +248,15 @@ def test_processes_that_make_the_ledger_at_once_share_it(path: Path) -> None:
 
 
 # -- forks ------------------------------------------------------------------------------------
+
+
+def test_a_declared_plan_is_read_in_a_new_process(path: Path) -> None:
+    """Its kind of event is of a module that a session may never import; such a ledger was once told to be damaged."""
+    plan = declare([SMALL] * 40, Fraction(1, 10**9))
+    with Ledger.open(path, policy_of(), "d") as ledger:
+        ledger.settle(ledger.reserve(plan, "a plan"), plan, None, "released")
+    code = "import sys; from dpsql.ledger.ledger import Ledger; print([e.event.kind for e in Ledger.read(sys.argv[1]).entries()])"
+    assert run_python("-c", code, str(path), check=True).stdout.split() == ["['declared_plan']"]
 
 
 def test_a_fork_in_the_middle(ledger: Ledger, reopen: Callable[..., Ledger]) -> None:

@@ -494,8 +494,8 @@ class FlightSqlService:
 
     def _ask_value(self, kind: type[_T], caller: Right, context: object, operation: str, head: Head) -> _T:
         """Ask the worker, and return the one value of its reply."""
-        values = [message.head.get("value") for message in self._ask(caller, context, operation, head)]
-        return read_as(kind, values[0])
+        values = (message.head.get("value") for message in self._ask(caller, context, operation, head))
+        return read_as(kind, next(values, None))
 
     def _ask(self, caller: Right, context: Any, operation: str, head: Head) -> list[Message]:
         """Ask the worker, and return its messages once they may leave."""
