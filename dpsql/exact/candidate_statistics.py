@@ -121,7 +121,7 @@ class Term:
 
     @property
     def each(self) -> str:
-        """What a row adds for a candidate, in a nested loop."""
+        """The amount that a row adds for a candidate, in a nested loop."""
         return f"CASE WHEN {self.condition or 'TRUE'} THEN {self.nested} ELSE 0 END"
 
 
@@ -237,7 +237,7 @@ def _write_term(name: str, term: Term) -> dict[str, Query]:
     if len(sums) == 2:
         (high, upper), (low, lower) = sums["<"], sums[">"]
         present = " AND ".join(f"({r.threshold}) IS NOT NULL" for r in term.ranges)
-        # A range with its ends in the wrong order has no rows; one with equal ends has rows only if it is closed.
+        # A range whose lower end exceeds the upper one has no rows; a range with equal ends has rows only if it is closed.
         meets = "<=" if (upper.op, lower.op) == ("<=", ">=") else "<"
         ordered = f"{present} AND ({lower.threshold}) {meets} ({upper.threshold})"
         value = As(f"CASE WHEN {ordered} THEN {high} - {low} ELSE 0 END", "v")

@@ -78,7 +78,7 @@ class PublicGroups:
     ranged: frozenset[str] = frozenset()
     """Keys from bounds: an answer shows only those of their groups that differ from a group without rows."""
     per_unit: int | None = None
-    """The most of them that one unit may be in, if its period decides that; the number of groups then doesn't matter."""
+    """The most of these groups that one unit may be in, if its period decides that; their total number then doesn't matter."""
     is_period: bool = False
     """Whether a group is a period of the units, so that each unit is in one group by definition."""
 
@@ -95,7 +95,7 @@ class PublicGroups:
     def holds(
         self, values: Sequence[str], keys: Sequence[GroupKey], alias: str, groups: str | None = None
     ) -> str:
-        """Return a condition that these values of the keys are a public group; ``groups``: the query's name, if any."""
+        """Return a condition that is true if these key values are a public group; ``groups``: the query's name, if any."""
         if self.nullable:
             pairs = zip(values, keys, strict=True)
             same = tuple(f"g.{key.name} IS NOT DISTINCT FROM {value}" for value, key in pairs)
@@ -108,7 +108,7 @@ class PublicGroups:
         return f"({', '.join(values)}) IN ({Select(f'({names})', source)})"
 
     def joins(self, keys: Sequence[GroupKey], left: str, right: str) -> str:
-        """Return a condition that two relations have equal keys, NULL-safe if a key may be NULL."""
+        """Return a condition that is true if two relations' keys are equal; NULL-safe if a key may be NULL."""
         equal = "IS NOT DISTINCT FROM" if self.nullable else "="
         return " AND ".join(f"{left}.{key.name} {equal} {right}.{key.name}" for key in keys)
 
@@ -218,7 +218,7 @@ class Exact:
     """Cap on one unit's rows in total; None if there is none."""
     domain: PublicGroups | None = None
     ceiling: int | None = None
-    """The highest row budget that may be chosen later; weights leave room for it."""
+    """The highest row budget that may be chosen later, which weights allow for."""
     shares: bool = False
     """Whether public groups of a unit may share its rows, since the statement names no number of groups."""
     later: Sequence[str] = ()
@@ -254,7 +254,7 @@ class Exact:
         return describe_protection(self.bound, None if found else self.caps, bool(self.keys), groups)
 
     def _count(self, sql: str) -> None:
-        """Count the text's length and refuse too long a text early."""
+        """Count the text's length and refuse a text that is too long early."""
         self._size += len(sql)
         refuse_written(self._size)
 
@@ -354,7 +354,7 @@ class Exact:
 
     @property
     def cuts_rows(self) -> bool:
-        """Whether a unit may have more rows than count: not if each row is a unit, or the query's shape has fewer."""
+        """Whether a unit may have more rows than the cap; not if each row is a unit, or if the query's shape implies fewer."""
         certain, caps = self.bound.certain_rows, (self.caps.total, self.caps.each)
         return not self.bound.row_level and (
             certain is None or any(cap is None or cap < certain for cap in caps)
@@ -452,7 +452,7 @@ class Exact:
         return _write_rows(self.bound, (), {"v": value}, [self.where], self._source)
 
     def write_unit_parts(self) -> str:
-        """Return the query over the units of some parts, whose totals add up; empty if rows are the units of one group."""
+        """Return the query over the units of some parts, whose totals add up; empty if rows are the units of a single group."""
         return "" if self.bound.unit is None and not self.keys else self.sql(in_parts=True)
 
     def sql(self, in_parts: bool = False) -> str:
@@ -665,7 +665,7 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
         return None
     total, kept = exact.row_total, exact.kept_groups
     if exact.later and (total is not None or kept is not None):
-        return None  # the packed route has no such order of groups
+        return None  # the packed route can't order groups so
     if total is not None:
         units = exact.domain is None or any(partial.fixed for partial in exact.partials)
         if units or kept is not None or total % exact.rows_in_group:

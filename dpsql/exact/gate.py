@@ -161,7 +161,7 @@ def _sort_conditions(nodes: Sequence[exp.Expr]) -> list[tuple[str, str]]:
 
 
 def _replace_once(text: str, changes: Iterable[tuple[str, str]]) -> str | None:
-    """Return a text with parts of it replaced in turn; None if one of them isn't there exactly once."""
+    """Return a text with parts of it replaced in turn; None unless each part occurs exactly once."""
     for before, after in changes:
         if text.count(before) != 1:
             return None
@@ -196,7 +196,7 @@ class Gate:
         """The last proved operator with its periods and claims."""
         self._made = lru_cache(MAX_KEPT)(self._made_once)
         self._trees: dict[str, tuple[exp.Expr, tuple[int, ...]]] = {}
-        """The latest normal forms by their texts to compare without values, and the former numbers of these."""
+        """The latest normal forms, by comparison text without values, with the former numbers of the values."""
         self._write = lru_cache(MAX_EXACT_TEXTS)(self._write_shaped)
 
     def exact(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
@@ -217,7 +217,7 @@ class Gate:
         return restore_values(text, values), ShapedText(shape, tuple(values[place] for place in used))
 
     def _made_once(self, sql: str, known: _Pairs) -> tuple[str, str, tuple[int, ...]]:
-        """Return the engine's text without values, with its parameters renumbered in order, and their former numbers."""
+        """Return the engine's text without values, its parameters numbered in order, and their former numbers."""
         taken = {fold(name) for relation, columns in known for name in (relation, *columns)}
         tree = normalise(sql, dict(known), self._catalog.names | taken, self._unit)
         text = write_parameters(tree)
@@ -228,7 +228,7 @@ class Gate:
         return text, shape, used
 
     def take_tree(self, shape: str) -> exp.Expr:
-        """Return the tree of a text to compare without values; the caller may change it."""
+        """Return the tree of a comparison text without its values; the caller may change it."""
         known = self._trees.pop(shape, None)
         if known is None:
             return parse_fragment(shape)

@@ -193,16 +193,16 @@ _NUMBERED = re.compile(
     r"""(?x) '(?:[^']|'')*' | "(?P<quoted>[A-Za-z_]+\d[A-Za-z0-9_]*)" | "(?:[^"]|"")*"
       | (?<![\w$])(?P<bare>[a-z_]+\d[a-z0-9_]*+)(?![\w(])"""
 )
-"""Names with numbers; the others are skipped."""
+"""Numbered names; other text is skipped."""
 _MAY_JOIN = re.compile(r"\A(?!\().* JOIN ", re.DOTALL)
-"""A relation without parentheses around it that may be several."""
+"""A relation without parentheses that may contain joins."""
 MAX_FRAGMENTS = 2000
 """Cached trees of the forms of expressions."""
 
 
 @lru_cache(maxsize=MAX_FRAGMENTS)
 def _find_form(word: str, text: str) -> tuple[list[exp.Expr], dict[str, str], int]:
-    """Return the trees of the parts of a clause in general names, the names that these stand for, and its number of values."""
+    """Return the trees of a clause's parts with general names, the names that they replace, and the number of values."""
     shape, values = strip_values.__wrapped__(text)
     known: dict[str, str] = {}
 
@@ -523,7 +523,7 @@ def _list_own_nodes(select: exp.Select) -> list[exp.Expr]:
 
 
 _SEEN = 64
-"""The most cached texts: one statement looks each of its own up several times."""
+"""The most cached texts: one statement looks up each of its own several times."""
 
 _QUOTED = r"'(?:[^']|'')*'|" + r'"(?:[^"]|"")*"'
 _VALUES = re.compile(

@@ -16,7 +16,7 @@ from dpsql.numerics import interval_arithmetic as ia
 from dpsql.numerics.exact_numbers import Integers
 
 BUFFER_BYTES = 1 << 16
-"""The bytes asked of the source at once; larger requests are served directly."""
+"""The bytes requested from the source at once; larger requests are served directly."""
 
 _forks = 0
 

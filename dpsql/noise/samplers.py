@@ -9,8 +9,8 @@ For an integer A, ``A + round(N) = round(A + N)``: releasing it is post-processi
 that mechanism's whole guarantee. (The discrete Gaussian, with ``Pr[k]`` proportional to ``exp(-k**2 / 2 sigma**2)``, lacks it:
 its trade-off curve crosses the Gaussian one.)
 
-A unit with too many groups keeps a uniform sample of them (:func:`choose_groups`), chosen by random numbers of its own. So one
-unit more or less in the data moves its own groups, and never the choice of another unit.
+A unit with too many groups keeps a uniform sample of them (:func:`choose_groups`), chosen by random numbers of its own. So a
+unit that is added or removed never changes the choice of another unit.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ABSOLUTE = 2.0**-50
 middle of a cell of uniforms differs from its ends."""
 
 TINY = 2.0**-35
-"""Uniforms below this are always decided exactly: a float knows too few of their leading bits."""
+"""Uniforms below this are always decided exactly: a float has too few of their leading bits."""
 
 INT64 = 1 << 62
 """Results at or above this leave int64, so that a later sum can't overflow."""
@@ -121,7 +121,7 @@ def draw_accepted(
 
 
 WIDEST = 1 << 22
-"""Draws of a larger deviation have two digits: a float would leave too many of them undecided."""
+"""Draws with a larger deviation are composed of two digits: a float would leave too many of them undecided."""
 
 QUANTILE = 2.0**-44
 """The relative error granted to the quantile; the tests find the true one below a sixteenth of it."""
@@ -244,9 +244,8 @@ def _draw_low_digits(
 def _draw_wide_gaussian(sigma: Fraction, n: int, entropy: Entropy) -> Integers:
     """Draw a wide Gaussian as ``(cell + t) * 2**shift``: the cell by inversion, t by rejection from a uniform.
 
-    Within its cell the density falls as ``exp(-t * (t + 2 * cell) / (2 * s**2))``, and ``s``, which is
-    ``sigma / 2**shift``, is at least 2**20: nearly every t is accepted. One that is not is drawn again in the
-    same cell.
+    Within its cell the density falls as ``exp(-t * (t + 2 * cell) / (2 * s**2))``, and ``s = sigma / 2**shift`` is at least
+    2**20: nearly every t is accepted. A rejected t is drawn again in the same cell.
     """
     shift = math.floor(sigma).bit_length() - 21
     s = sigma / (1 << shift)
@@ -462,10 +461,10 @@ class Added(NamedTuple):
 
 
 def draw_added(fine: Fraction, coarse: Fraction, n: int, entropy: Entropy) -> Added:
-    """Draw ``n`` times what makes discrete Laplace noise of scale ``fine`` into noise of scale ``coarse``, exactly.
+    """Draw ``n`` increments that turn discrete Laplace noise of scale ``fine`` into noise of scale ``coarse``, exactly.
 
-    A uniform real is compared with the probability to stay: 64 bits of it settle all but a draw in 10^15 or so, and
-    further bits are drawn for those.
+    A uniform real is compared with the probability to stay: 64 bits decide all but about one draw in 10^15; the others get
+    more bits.
     """
     if not 0 < fine <= coarse:
         raise ValueError("noise is made coarser: the scales must be in order")
@@ -515,7 +514,7 @@ class NoiseChain:
             self._add(added, 1)
 
     def step(self) -> None:
-        """Go on to the next scale: remove what was added last."""
+        """Go on to the next scale: remove the noise that was added last."""
         self._add(self._added.pop(0), -1)
 
     def _add(self, added: Added, sign: int) -> None:
@@ -636,14 +635,14 @@ def _scaled(bounds: IntegerArray, entropy: Entropy) -> tuple[IntegerArray, NDArr
 def _shuffle(owner: IntegerArray, entropy: Entropy) -> IntegerArray:
     """Return positions in the order of their (ascending) owners, at random within each.
 
-    The number of bits of a ticket depends on the number of entries, so equal tickets must be distinguished by further bits: if
-    their places decided, one more unit could take a bit from every ticket, and so move the choice of others.
+    The number of bits of a ticket depends on the number of entries, so further bits must decide between equal tickets: if
+    their places did, one more unit could shorten every ticket and so change the choice of other units.
     """
     n = len(owner)
     place, who = (n - 1).bit_length(), int(owner[-1]).bit_length()
     chance = min(32, _TICKET_BITS - place - who)
     words = entropy.words((n + 1) // 2).view(np.uint32)[:n].astype(np.int64)
-    if chance < 16:  # too many for one word each: slower, and the same
+    if chance < 16:  # too many for one word each: slower, with an equal distribution
         return np.lexsort((entropy.words(n), words, owner)).astype(np.int64)
     tickets = (owner << (chance + place)) | ((words >> (32 - chance)) << place) | np.arange(n)
     tickets.sort()

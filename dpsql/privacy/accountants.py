@@ -33,7 +33,7 @@ from dpsql.privacy.codec import read_record, write_record
 from dpsql.privacy.events import OPEN_ENDED, Event, NoiseReduction, PureDP
 
 MANY = 10**9
-"""The count that :meth:`Accountant.more` returns for an event that uses nothing up."""
+"""The count that :meth:`Accountant.more` returns for an event without cost."""
 
 AddUp = Callable[[Callable[[Event], Fraction]], Fraction]
 
@@ -196,8 +196,8 @@ class Room:
         epsilon: the whole.
         epsilon_left: the largest pure epsilon of one more statement.
         delta_left: room for the mechanisms' own deltas.
-        rule: the used part of the rule's limit, if the rule and not the plain sum decides. Many small statements fit then
-            although one large one does not (:meth:`Accountant.more` counts them).
+        rule: the used part of the rule's limit, if the rule and not the plain sum decides. Many small statements may then fit
+            although a large one does not (:meth:`Accountant.more` counts them).
     """
 
     epsilon: Fraction
@@ -247,7 +247,7 @@ class Accountant:
 
     @classmethod
     def charge(cls, event: Event) -> Event:
-        """Return the charge for an event. Divergences average over paths, so a rule pays for missing hits too."""
+        """Return the charge for an event. Divergences average over paths, so a rule also charges hits that were not found."""
         return event.in_full() if cls.has_rule else event
 
     @classmethod
@@ -557,9 +557,9 @@ def suggest_delta(left: Fraction) -> Fraction:
 
 
 LARGEST_EPSILON = 64
-"""The largest epsilon that a rule is said to admit."""
+"""The largest epsilon that is reported as admitted by a rule."""
 _GUESSED_WELL, _SURELY = Fraction(1, 1000), 1.000_001
-"""From this epsilon on estimates are wrong by far less than a cost changes by where epsilon is changed by this factor."""
+"""From the first epsilon on, an estimate's error is far below the change in cost when epsilon changes by the second factor."""
 
 Guess = Callable[[float], float]
 """A float estimate of a rule's cost of a pure epsilon. It decides nothing: exact costs decide whether a guessed epsilon fits."""

@@ -33,7 +33,7 @@ LARGEST = {"mu": Fraction(1000), "rho": Fraction(500_000)}
 SMALLEST = {"mu": Fraction(1, 10**15), "rho": Fraction(1, 10**30)}
 """The smallest ones: their noise would not fit the machine's integers."""
 _DIGITS = 9
-"""Digits of an epsilon that is looked for: so few that every machine's floats lead to the same one."""
+"""Digits of an epsilon found by search: so few that the floats of every machine lead to one result."""
 _MORE_DIGITS = 14
 _STEPS = 24
 
@@ -124,7 +124,8 @@ class OwnRoom:
 
     Args:
         symbol: the currency's sign.
-        limit, spent, left: the whole, rounded down; the used amount, rounded up; the room of one more statement, rounded down.
+        limit, spent, left: the whole, rounded down; the used amount, rounded up; the room for one more statement, rounded
+            down.
         by_sum: the epsilon that the plain sum would still admit; None without such a sum.
     """
 

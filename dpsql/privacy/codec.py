@@ -33,19 +33,19 @@ class _Codec(NamedTuple):
 
 
 def write_record(record: object) -> dict[str, object]:
-    """Return a dataclass as JSON values."""
+    """Convert a dataclass to JSON values."""
     return {
         name: codec.write(getattr(record, name)) for name, codec, _ in _find_fields(cast(Any, type(record)))
     }
 
 
 def write_as(declared: object, value: object) -> object:
-    """Return a value of a declared type as a JSON value."""
+    """Convert a value of a declared type to a JSON value."""
     return _find_codec(declared).write(value)
 
 
 def read_value(declared: type[_T], value: object) -> _T:
-    """Return a JSON value as its declared type: a record, an event, a plain value, or lists of these.
+    """Convert a JSON value to its declared type: a record, an event, a plain value, or lists of these.
 
     Unknown fields of records are ignored. ValueError, TypeError, KeyError or ArithmeticError if the value is malformed
     or a field is missing.
@@ -54,7 +54,7 @@ def read_value(declared: type[_T], value: object) -> _T:
 
 
 def read_record(kind: type[_T], value: object) -> _T:
-    """Return JSON values as a dataclass; errors are those of :func:`read_value`."""
+    """Convert JSON values to a dataclass; errors are those of :func:`read_value`."""
     body = _check(dict, value)
     known = _find_fields(cast(Any, kind))
     return kind(**{name: codec.read(body[name]) for name, codec, needed in known if needed or name in body})
@@ -143,5 +143,5 @@ _PLAIN: dict[object, _Codec] = {
 
 
 def add_codec(kind: type[_T], write: Callable[[_T], object], read: Callable[[object], _T]) -> None:
-    """Write and read the values of a library's type by functions; errors of ``read`` are those of :func:`read_value`."""
+    """Add functions that write and read the values of a library's type; errors of ``read`` are those of :func:`read_value`."""
     _PLAIN[kind] = _Codec(write, read)

@@ -204,7 +204,7 @@ def gaussian_mu(epsilon: Fraction, delta: Fraction) -> Fraction:
     0.236704380663
 
     Raises:
-        ValueError: no delta, or none left to gain.
+        ValueError: epsilon is negative, or delta is not strictly between 0 and 1.
     """
     if not 0 < delta < 1 or epsilon < 0:
         raise ValueError("a Gaussian calibration needs epsilon >= 0 and 0 < delta < 1")
@@ -225,7 +225,7 @@ def gaussian_epsilon(mu: Fraction, delta: Fraction) -> Fraction:
 
 
 def _close_in(holds: Callable[[Fraction], bool], digits: int) -> tuple[Fraction, Fraction]:
-    """Return two close numbers: a falling condition was checked to hold for the first, and to fail for the second."""
+    """Return two close numbers: the monotone condition holds for the first and fails for the second."""
     low, high = Fraction(0), Fraction(1)
     while holds(high):
         low, high = high, 2 * high

@@ -183,7 +183,7 @@ class Event:
 
     def _near(self) -> Fraction:
         epsilon = self.epsilon
-        if epsilon is None:  # a kind without epsilon overrides everything that comes here
+        if epsilon is None:  # a kind without epsilon overrides every property that calls this
             raise ValueError(f"a {self.kind} event has no epsilon")
         return epsilon
 
@@ -357,7 +357,7 @@ class SparseVector(Event):
 
 @dataclass(frozen=True)
 class GroupSelection(Event):
-    """Groups chosen by the number of privacy units in them: of one unit, ``groups`` independent decisions.
+    """Selection of groups by their number of privacy units; one unit affects ``groups`` independent decisions.
 
     Each key is decided with ``(epsilon / groups, 1 - (1 - delta)**(1 / groups))``, so the deltas compose to ``delta``.
     """
@@ -570,11 +570,11 @@ class GaussianTest(Event):
 class StableQuestions(SparseVector):
     """A stream of questions that are answered exactly if the answer is stable; unstable ones are its hits.
 
-    It is a sparse vector on the distances to another answer; with a probability of at most ``failure`` for each drawn threshold
-    noise (one, or one a round) it gives an answer that some neighbour doesn't have. So it is (epsilon, delta)-DP under every way
-    of asking. Such an interactive mechanism is a processing of one draw of randomised response that reveals everything with
-    probability delta (Vadhan and Zhang 2023): the decomposition that every currency needs. On a path with h unstable questions
-    that did not fail, the loss is that of a sparse vector with h hits.
+    It is a sparse vector on the distances to another answer; with a probability of at most ``failure`` for each drawn
+    threshold noise (one, or one a round) it gives an answer that some neighbour doesn't have. So it is (epsilon, delta)-DP for
+    adaptively chosen questions. Such an interactive mechanism is post-processing of one draw of randomised response that
+    reveals everything with probability delta (Vadhan and Zhang 2023): the decomposition that every currency needs. On a path
+    with h unstable questions that did not fail, the loss is that of a sparse vector with h hits.
     """
 
     kind: ClassVar[str] = "stable_questions"
@@ -680,21 +680,21 @@ def find_rest(delta: Fraction, aside: Fraction) -> Fraction:
 
 @dataclass(frozen=True)
 class RenyiSelection(Event):
-    """Groups chosen by one table of probabilities: the ``groups`` decisions about one unit are accounted together.
+    """Selection of groups by one table of probabilities: the ``groups`` decisions about one unit are accounted together.
 
     By :mod:`dpsql.mechanisms.per_group`, outside a probability ``aside`` of revealing everything, the Rényi divergence of
-    ``order`` is at most ``divergence``, both ways; so the whole is (epsilon, delta)-DP by the conversion of Canonne, Kamath and
-    Steinke 2020, which the construction checks. At each of ``orders`` no decision diverges by more than an (epsilon / groups)-DP
-    one; with ``held`` none has more rho or mu either.
+    ``order`` is at most ``divergence``, both ways; so the whole is (epsilon, delta)-DP by the conversion of Canonne, Kamath
+    and Steinke 2020, which the construction checks. At each of ``orders`` no decision diverges by more than an (epsilon /
+    groups)-DP one; with ``held`` none has more rho or mu either.
 
-    Epsilon is a pure part outside delta, as the filters need it, and not only a declared pair. Proof: let P and Q be the output
-    distributions of two neighbouring data sets, with l = dP/dQ, and let both be (epsilon, d)-close. Cut l off at the
-    t <= epsilon at which ``P - e^t Q`` has a positive part of exactly d, and 1/l likewise; divide both measures by 1 - d. This
-    defines P' and Q' with ``P = (1 - d) P' + d P''`` and likewise for Q, whose ratio is between e^-epsilon and e^epsilon. Their
-    divergence at e^x is ``(h(x) - d) / (1 - d) <= h(x)`` between the two ends, where h is that of P and Q, and is the least
-    possible outside of them. So P' and Q' are a processing of P and Q (Blackwell), and bounds on P and Q in any currency hold
-    for them: one decomposition, in which the loss is at most epsilon, and rho, mu and the divergence of every order are no
-    larger than before. (If P and Q differ by less than d in all, P' = Q' does.)
+    Epsilon is a pure part outside delta, as the filters need it, and not only a declared pair. Proof: let P and Q be the
+    output distributions of two neighbouring data sets, with l = dP/dQ, and let both be (epsilon, d)-close. Cut l off at the t
+    <= epsilon at which ``P - e^t Q`` has a positive part of exactly d, and 1/l likewise; divide both measures by 1 - d. This
+    defines P' and Q' with ``P = (1 - d) P' + d P''`` and likewise for Q, whose ratio is between e^-epsilon and e^epsilon.
+    Their divergence at e^x is ``(h(x) - d) / (1 - d) <= h(x)`` between the two ends, where h is that of P and Q, and is the
+    least possible outside of them. So P' and Q' are a post-processing of P and Q (Blackwell), and bounds on P and Q in any
+    currency hold for them: one decomposition, in which the loss is at most epsilon, and rho, mu and the divergence of every
+    order are no larger than before. (If P and Q differ by less than d in all, P' = Q' does.)
 
     Raises:
         ValueError: the divergence does not imply the pair.
@@ -742,7 +742,7 @@ _STAGES_FROM = 4096
 
 @dataclass(frozen=True)
 class NoiseReduction(Event):
-    """Answers whose noise was reduced until they were accurate, at no more than ``most``.
+    """Answers whose noise was reduced until they were accurate, at a loss of at most ``most``.
 
     Each look at the answers is the next one plus independent noise (:class:`~dpsql.noise.samplers.NoiseChain`), so a path of
     looks reveals no more than its last look. The decision to stop depends on the looks. ``epsilon`` is ``most`` while it is
@@ -751,10 +751,10 @@ class NoiseReduction(Event):
     Ligett et al. 2017; Rogers et al. 2023).
 
     Divergences average over paths, so for them the looks are divided into stages, each with epsilons up to 8/5 of the previous
-    stage's. To begin a stage is to choose a mechanism from earlier looks, and every filter allows that. Everything up to the end
-    of a stage has a likelihood ratio of at most ``exp(top)``, and everything before it one of at least ``exp(-top)`` of the
-    previous stage; so, given the earlier looks, the stage itself is pure with the sum of both tops. Stages that were begun are
-    charged so, the others are not.
+    stage's. To begin a stage is to choose a mechanism from earlier looks, and every filter allows that. Everything up to the
+    end of a stage has a likelihood ratio of at most ``exp(top)``, and everything before it one of at least ``exp(-top)`` of
+    the previous stage; so, given the earlier looks, the stage itself is pure with the sum of both tops. Stages that were begun
+    are charged so, the others are not.
 
     Raises:
         ValueError: more was used than was reserved.

@@ -1,6 +1,6 @@
 """The running sums of a filter: of one budget, or of a budget for each period.
 
-A state has the settled charges and the open reservations of one filter. It knows nothing of a ledger's rows and limits.
+A state has the settled charges and the open reservations of one filter. It doesn't depend on a ledger's rows and limits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dpsql.privacy.periods import (
 )
 
 _FEW_STRETCHES = 40
-"""The most stretches that are brought up to date one after another."""
+"""The most stretches that are updated one after another."""
 _FOLD_ABOVE = 64
 _MOST_CHANGES = 2000
 """The most changes that stretches of periods may be behind."""
@@ -152,7 +152,7 @@ class FilterState:
 
 @dataclass(frozen=True)
 class Shortage:
-    """An event that a filter does not admit: its place among those asked for, and the part that is too much.
+    """An event that a filter does not admit: its place among the requested ones, and the part that doesn't fit.
 
     ``days`` is the stretch of periods with the least room for it, and ``fits`` are those among its periods with enough.
     """
@@ -209,8 +209,8 @@ class PeriodState(FilterState):
     unit's rows is in the sums of its whole period, so each filter's proof holds for its units. The last stretch, of a day that
     is no period's, has the sums of all charges, whatever their periods.
 
-    Rows are noted with their days, and a stretch's sums are brought up to date when they are asked for, so a ledger is opened
-    without a look at most stretches. The sums are those of adding each event in turn.
+    Rows are recorded with their days, and a stretch's sums are updated when they are read, so opening a ledger reads few
+    stretches. The sums are those of adding each event in turn.
     """
 
     def __init__(self, whose: str | None, accountant: Accountant) -> None:
@@ -272,14 +272,14 @@ class PeriodState(FilterState):
         self._change("settle", statement, event, unite(days))
 
     def forget_periods(self) -> None:
-        """Count all charges so far in every period: the periods mean other rows from now on."""
+        """Count all charges so far in every period, because the periods will contain other rows from now on."""
         every = self._at(LAST)
         self._begin([FIRST, LAST], [every.copy(), every])
         self._places = {statement: [(FIRST, LAST)] for statement in self._places}
 
     @property
     def names(self) -> list[str]:
-        """The names of the numbers in a text of sums, by which sums of another version of dpsql are told apart."""
+        """The names of the numbers in a text of sums; they distinguish sums that other versions of dpsql wrote."""
         return [*SUM_NAMES, *map(str, self.filter.start.orders)]
 
     def seal(self) -> tuple[list[int], list[str]]:

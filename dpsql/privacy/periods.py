@@ -10,9 +10,9 @@ A set of periods is written for people by its largest units, and read back: ``20
 '2025-01 to 2025-02 and 2025-05'
 
 Dated events are those of some periods: with a budget per period, only these pay for them. A period's budget is that of its
-units: pairs of a person and the period. Whatever an event reads, it reads through scans of its periods alone, so to the units
-of other periods it is nothing (:func:`project_event`). An event without periods is one of all periods, also of later ones; so
-whoever drops them charges more.
+units: pairs of a person and the period. An event reads only scans of its periods, so it costs the units of other periods
+nothing (:func:`project_event`). An event without periods is one of all periods, also of later ones; so dropping an event's
+periods only raises the charge.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from dpsql.privacy.events import Composed, Event, compose_events, require
 Days = tuple[tuple[int, int], ...]
 """Sorted, disjoint, half-open ranges of days."""
 FIRST, LAST = 1, datetime.date.max.toordinal()
-"""The range of days that can be named; the last one is no period's."""
+"""The range of days that can be named; the last one belongs to no period."""
 _PAYING = [unit for unit in DATE_UNITS if "date_trunc" in unit.periods and not unit.clock]
 PAYING_PARTS = tuple(unit.name.lower() for unit in reversed(_PAYING))
 """The parts of ``date_trunc`` whose periods may have budgets of their own."""
 _MONTHS = {unit.name.lower(): unit.months for unit in _PAYING if unit.months is not None}
 _DAYS = {unit.name.lower(): int(unit.seconds // 86_400) for unit in _PAYING if unit.seconds is not None}
 _SAID = ((12, 4), (1, 7), (0, 10))
-"""The units of words, the largest first: their months, and the length of their ISO dates."""
+"""The units in which periods are written, the largest first: their months, and the length of their ISO dates."""
 _MOST_SAID = 4
 _WRITTEN = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
 
@@ -95,7 +95,7 @@ def find_day_after(day: int, part: str) -> int:
 
 
 def find_place(day: int, part: str) -> tuple[str, int]:
-    """Return the row of a calendar that has the period of a day, and its place there.
+    """Return the calendar row that contains the period of a day, and the period's place in it.
 
     Days are in rows by month, years by decade, and others by year.
 
@@ -112,7 +112,7 @@ def find_place(day: int, part: str) -> tuple[str, int]:
 
 
 def _find_ends(day: int, months: int, days: int) -> tuple[int, int]:
-    """Return the ends of the period of so many months, or days, that has a day. Weeks begin on Monday, as day 1 does."""
+    """Return the start and exclusive end of a day's period of ``months`` months, or else ``days`` days. Day 1 is a Monday."""
     if not months:
         start = day - (day - FIRST) % days
         return start, min(start + days, LAST)
@@ -130,7 +130,7 @@ _END = (datetime.MAXYEAR + 1) * 12
 
 
 def widen_to_periods(days: Days, part: str) -> Days:
-    """Return the whole periods that have one of these days."""
+    """Return the whole periods that contain one of these days."""
     return unite((find_first_day(low, part), find_day_after(high - 1, part)) for low, high in days)
 
 
@@ -339,7 +339,7 @@ def say_charge(event: Event, write: Callable[[Event], str]) -> str:
 
 
 def split_by_periods(events: Iterable[Event]) -> dict[Days | None, list[Event]]:
-    """Return the parts of events by their sets of periods: one undated event of each that has such parts."""
+    """Return the parts of events by their sets of periods: one undated event for each event with such parts."""
     found: dict[Days | None, list[Event]] = {}
     for event in events:
         mine: dict[Days | None, list[Event]] = {}

@@ -268,7 +268,7 @@ def declare_if_cheaper(events: Sequence[Event], delta: Fraction) -> Event:
 
 
 def _step(plain: Counter[tuple[str, Fraction, int]], mu_squared: float, points: float) -> float:
-    """Return a grid fine enough for the whole, of which a multiple hits the smallest epsilon, which has most of the mass.
+    """Return a grid step that is fine enough for the whole and divides the smallest epsilon, which has most of the mass.
 
     For discrete Laplace noise it also hits the losses between, if that takes at most three times the points.
     """

@@ -1,6 +1,6 @@
 """Records for display: the state of a budget at one moment, and its statements.
 
-They are tied to no ledger: a client of a server reads them too.
+They don't depend on a ledger: a server's clients read them, too.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class BudgetState:
     share_own: OwnRoom | None = field(default=None, repr=False)
     """The room left of the share alone in the rule's own currency, if less is left of the whole."""
     answers: str = field(default="shared", repr=False)
-    """The price of a stored answer that another analyst paid for: none (``shared``), or the own share pays (``own``)."""
+    """The charge for a stored answer that another analyst paid for: none (``shared``), or to the reader's own share (``own``)."""
     period: str = field(default="", repr=False)
     """The periods whose budget it is, in words; empty without budgets per period."""
     days: Days = field(default=(), repr=False)

@@ -39,7 +39,7 @@ from dpsql.privacy.events import Event
 from dpsql.privacy.pld import Loss, compute_loss, gaussian_loss, make_loss
 
 _NEAR = 1e-9
-"""The rounding that is forgiven where curves are compared."""
+"""The rounding error that is tolerated when curves are compared."""
 
 
 Real = Fraction | float | int
@@ -426,7 +426,7 @@ def from_profile(profile: Callable[[float], float], epsilons: Iterable[float] | 
 
     Args:
         profile: epsilon to delta, non-increasing.
-        epsilons: where it is asked; any choice gives a guarantee, a finer one a better curve.
+        epsilons: the points to evaluate; any choice gives a guarantee, a finer one a better curve.
     """
     grid = [*(i / 100 for i in range(400)), *(4 + i / 4 for i in range(80))]
     return Profile(profile, grid if epsilons is None else epsilons)
@@ -449,8 +449,8 @@ def between(p: Sequence[Real] | Mapping[object, Real], q: Sequence[Real] | Mappi
     """Return T(p, q): how well the outputs of two distributions can be told apart, exactly.
 
     ``T(p, q)(alpha)`` is the least probability under q of missing, for tests that accuse with probability alpha under p
-    (Neyman and Pearson 1933: they accuse the outputs with the largest q / p first). A mechanism is f-DP where
-    :func:`holds` says so of T and f for every pair of neighbours, in both orders.
+    (Neyman and Pearson 1933: they accuse the outputs with the largest q / p first). A mechanism is f-DP if :func:`holds`
+    confirms it of T and f for every pair of neighbours, in both orders.
 
     Args:
         p: probabilities of the outputs on one data set: a sequence, or a mapping from outputs.
@@ -479,7 +479,7 @@ def between(p: Sequence[Real] | Mapping[object, Real], q: Sequence[Real] | Mappi
 
 @dataclass(frozen=True)
 class Verdict:
-    """An answer about a curve, with its reason. It is true or false as the answer is."""
+    """An answer about a curve, with its reason. Its truth value is the answer."""
 
     holds: bool
     reason: str
@@ -631,11 +631,10 @@ class Approximation:
 def approx_clt_mu(curves: Iterable[TradeOff]) -> Approximation:
     """Return the Gaussian that a composition of symmetric curves comes near to, with its Berry-Esseen error.
 
-    ``mu = 2 |kl|_1 / sqrt(|kappa2|_1 - |kl|_2^2)``, ``gamma = 0.56 |kappa3bar|_1 / (...)^(3/2)`` (Dong, Roth,
-    Su 2022).
+    ``mu = 2 |kl|_1 / sqrt(|kappa2|_1 - |kl|_2^2)``, ``gamma = 0.56 |kappa3bar|_1 / (...)^(3/2)`` (Dong, Roth, Su 2022).
 
     Raises:
-        ValueError: a curve has a flat part (delta above 0): take that apart first, see :func:`limit_law`.
+        ValueError: a curve has a flat part (delta above 0): separate that first, see :func:`limit_law`.
     """
     moments = [(f.kl, f.kappa2, f.kappa3bar) for f in curves]
     kl = sum(m[0] for m in moments)
