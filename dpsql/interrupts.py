@@ -84,10 +84,7 @@ class StopRequest:
                 self._listener = None
 
     def find_leave(self) -> BaseException | None:
-        """Return the error of abandoned work; None if the work is still awaited.
-
-        Takes no lock: it runs where handlers raise, possibly between a block and the release of its lock.
-        """
+        """Return the error of abandoned work; None if it is still awaited. Takes no lock, since it runs where handlers raise."""
         listener = self._listener
         if listener is None or listener.tell is not None or self.count <= listener.patience:
             return None

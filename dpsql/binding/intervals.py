@@ -179,10 +179,7 @@ def propagate_intervals(tree: exp.Select, facts: OutputFacts) -> tuple[list[Inte
 
 
 def propagate_union_intervals(facts: OutputFacts) -> list[tuple[str, str, str]]:
-    """Return the columns of a UNION ALL with intervals, each with its ends' columns, which its sides now show.
-
-    If levels differ there are none.
-    """
+    """Return the columns of a UNION ALL with intervals, and their ends' columns in its sides; none if levels differ."""
     tree = facts.tree
     sides = _list_sides(tree) if isinstance(tree, exp.Union) and not tree.find(exp.Pivot) else []
     if not isinstance(tree, exp.Union) or facts.level is None or not sides:

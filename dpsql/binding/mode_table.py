@@ -32,10 +32,7 @@ if TYPE_CHECKING:
 
 
 def options_of_mode(mode: str, declared: Declaration | None = None) -> Readers | None:
-    """Return the options of a mode of SELECT WITH, or of a declared threshold; None if there is no such mode.
-
-    ANONYMIZATION is GoogleSQL's old name for DP.
-    """
+    """Return the options of a mode or a declared threshold; None if unknown. ANONYMIZATION is GoogleSQL's old name for DP."""
     if declared is not None:
         from dpsql.binding.modes.declared import PROBE_OPTIONS, QUESTION_OPTIONS, StableDeclaration
 

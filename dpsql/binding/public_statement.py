@@ -169,10 +169,7 @@ MAX_HINT = 200
 
 
 def write_over_rows(select: exp.Select, asked: Select) -> str | None:
-    """Return a query, given without a source, over a SELECT's rows, for a hint.
-
-    None if it would be long, or reads a query that WITH names.
-    """
+    """Return a query without a source over a SELECT's rows, for a hint; None if it would be long or reads a CTE."""
     above: exp.Expr | None = select
     while above is not None:
         if above.args.get("with_"):
@@ -515,10 +512,7 @@ class NamedResult:
 def name_kept_results(
     tree: exp.Expr, kept: Mapping[str, KeptResult], taken: Collection[str]
 ) -> list[NamedResult]:
-    """Return the kept results that a statement names, and replace the names by their CTEs', in place.
-
-    ``taken``: the names in the whole statement that resemble ours.
-    """
+    """Return the kept results that a statement names, now by their CTEs' names; ``taken``: names in it that resemble ours."""
     found: dict[str, KeptResult] = {}
     names = {name: kept_cte_name(name, taken) for name in kept}
     if kept:

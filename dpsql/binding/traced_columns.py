@@ -445,10 +445,7 @@ _INSIDE = (exp.Paren, exp.Cast, exp.TryCast, exp.Neg)
 
 @dataclass(frozen=True)
 class OrderedRelease:
-    """A release with public groups: its name, its keys, its additive columns, and whether a key may be NULL.
-
-    ``steps`` are the known public numbers of the keys' values.
-    """
+    """A release with public groups: name, keys, their known numbers of values, additive columns, whether a key may be NULL."""
 
     name: str
     keys: tuple[str, ...]
@@ -659,10 +656,7 @@ _MOST_PLACES = 10**9
 
 
 def read_frame_end(spec: exp.Expr, key: str) -> float | None:
-    """Return the ``start`` or the ``end`` of a frame in rows after the current one; None if it is no number of rows.
-
-    An unbounded end is infinite; without an end, the frame ends at the current row.
-    """
+    """Return the ``start`` or ``end`` of a frame in rows from the current one, perhaps infinite; None for other frames."""
     node, side = spec.args.get(key) or "CURRENT ROW", str(spec.args.get(f"{key}_side") or "").upper()
     text = node if isinstance(node, str) else node.name if isinstance(node, exp.Literal | exp.Var) else ""
     if text.upper() == "CURRENT ROW":
@@ -680,10 +674,7 @@ MAX_TABLES = 16
 
 @dataclass
 class WindowEnds:
-    """The interval ends of a statement's window sums, and their relations.
-
-    ``tree``: the statement, with relations in place of its private blocks.
-    """
+    """The interval ends of a ``tree``'s window sums, and their relations; its private blocks are relations already."""
 
     tree: exp.Expr
     releases: Sequence[OrderedRelease]

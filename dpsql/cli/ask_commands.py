@@ -115,10 +115,7 @@ def require_policy(given: argparse.Namespace, words: str) -> None:
 
 
 def add_place(command: argparse.ArgumentParser) -> None:
-    """Add ``--policy`` and ``--ledger``; either gives the ledger.
-
-    A command with a file as its argument takes no policy as an argument.
-    """
+    """Add ``--policy`` and ``--ledger``, either of which gives the ledger; a command whose argument is a file takes no policy."""
     if any(action.dest == "file" for action in command._actions):
         add_file(command, "--policy", "the policy in the folder of the ledger")
     else:

@@ -331,10 +331,7 @@ def _is_end(kind: pa.DataType) -> bool:
 
 
 def _check_array(array: pa.Array) -> None:
-    """Check that an array's offsets stay within it.
-
-    Arrow's own check also refuses decimals of 39 digits, which DuckDB's HUGEINT has; they have no offsets.
-    """
+    """Check that an array's offsets stay within it; Arrow's own check would also refuse HUGEINT's decimals of 39 digits."""
     kind = array.type
     array.validate()
     if pa.types.is_struct(kind):

@@ -160,10 +160,7 @@ def serve_demo(
     postgres: str | None = None,
     console: str | None = None,
 ) -> int:
-    """Serve the demo's data until the process ends, and print how to ask from another terminal.
-
-    ``postgres`` and ``console`` are the addresses for PostgreSQL's clients and of the owner's page.
-    """
+    """Serve the demo's data until the process ends, also for ``postgres`` and ``console``, and print how to ask."""
     from dpsql.ledger.state_files import place_ledger
     from dpsql.server.serve import run_server
     from dpsql.server.served import ServedFiles

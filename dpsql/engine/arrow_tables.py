@@ -157,10 +157,7 @@ class _Hash:
 
 
 def digest_table(table: pa.Table) -> str | None:
-    """Return the SHA-256 of a table's schema and rows; None if Arrow can't write them.
-
-    Equal digests mean equal rows. Equal rows may have different digests, for example if the bytes of NULLs differ.
-    """
+    """Return the SHA-256 of schema and rows; None if Arrow can't write them. Equal digests mean equal rows, not vice versa."""
     table, found = table.replace_schema_metadata(None), _Hash()
     with contextlib.suppress(pa.ArrowException):
         with pa.ipc.new_stream(pa.PythonFile(found, mode="w"), table.schema) as writer:
@@ -181,10 +178,7 @@ def list_object_columns(frame: Any) -> set[str] | None:
 
 
 def list_orders(frame: pa.Table) -> dict[str, tuple[str, ...]]:
-    """Return the categories of a table's ordered dictionaries of texts; empty if its chunks have different ones.
-
-    A column's type alone decides whether it is listed, since statements may be refused by it.
-    """
+    """Return the categories of ordered dictionaries of texts, by column type alone; empty if chunks have different ones."""
     found = {}
     for place, field in enumerate(frame.schema):
         kind = field.type

@@ -116,10 +116,7 @@ class Engine(abc.ABC):
         return 1
 
     def reads_little(self, sql: str, lent: Mapping[str, pa.Table]) -> bool:
-        """Return whether a text in normal form reads only small relations, as far as known without reading them.
-
-        The result is private, and only selects between routes that release the same distribution.
-        """
+        """Return whether a text reads only small relations. The result is private; it only selects between equivalent routes."""
         few = all(table.num_rows <= LITTLE_ROWS for table in lent.values())
         return few and not any(name in sql for name in self._large)
 
@@ -139,10 +136,7 @@ class Engine(abc.ABC):
         return False
 
     def count_rows(self, sql: str) -> int:
-        """Return the approximate number of rows of the large tables in a text in normal form, without reading them.
-
-        The result is private, and only selects between routes that release the same distribution.
-        """
+        """Return about how many rows a text's large tables have. The result is private: it only selects equivalent routes."""
         names = [name for name in self._large if name in sql]
         for name in names:
             if name not in self._rows:
@@ -154,10 +148,7 @@ class Engine(abc.ABC):
         return 0
 
     def remember(self, sql: str) -> MutableMapping[str, object] | None:
-        """Return a cache for facts about the tables that a text in normal form reads.
-
-        It is replaced when their files change; None for data that may change unnoticed. It is private, and no SQL reads it.
-        """
+        """Return a private cache for facts about a text's tables, replaced when files change; None if data change unnoticed."""
         return self._remember(sql, self.find_state)
 
     def remember_units(self, sql: str) -> MutableMapping[str, object] | None:
@@ -182,10 +173,7 @@ class Engine(abc.ABC):
     def hold_snapshot(
         self, sql: str
     ) -> contextlib.AbstractContextManager[MutableMapping[str, object] | None]:
-        """Return a context in which this thread's texts see one state of the tables in a text, with a cache for that state.
-
-        The cache is None if an engine has no such state.
-        """
+        """Return a context in which this thread's texts see one state of a text's tables, with that state's cache, if any."""
         return contextlib.nullcontext()
 
     def find_state(self, table: Table) -> object:
@@ -299,10 +287,7 @@ class Engine(abc.ABC):
         return None
 
     def plan(self, sql: str, lent: Mapping[str, sandbox.TypedColumns], of: str = "") -> str:
-        """Return DuckDB's bound plan of an exact query over the empty schema copy, for the second lock.
-
-        ``of``: the query whose plan it is, in other words, which :meth:`check` then need not bind again.
-        """
+        """Return DuckDB's bound plan of an exact query over empty tables; ``of``: an equivalent query that needs no check."""
         with self._replica_lock:
             return self.replica.plan(sql, lent, of)
 

@@ -477,10 +477,7 @@ def _restore(restorer: _Restorer, value: object) -> object:
 
 
 def _find_restorer(given: pa.DataType, kind: Any) -> tuple[pa.DataType, _Restorer] | None:
-    """Return the type of restored values, and the function that restores a Python value; None if there is none.
-
-    Dates can't: their range is larger in DuckDB.
-    """
+    """Return the restored values' type and a function for one value; None if none is (dates have a larger range in DuckDB)."""
     if kind.id == "uhugeint" and pa.types.is_decimal128(given):
         return _UNSIGNED_TYPE, lambda value: decimal.Decimal(int(value) % 2**128)
     if kind.id == "hugeint" or kind.id in _PLAIN_IDS:

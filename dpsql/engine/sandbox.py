@@ -404,10 +404,7 @@ _PARSERS: list[duckdb.DuckDBPyConnection] = []
 
 
 def parse_to_json(sql: str) -> str:
-    """Return DuckDB's own tree of a text as JSON; an object with `error` if it can't be parsed.
-
-    The parser's database is empty, so no name of the owner's can affect parsing.
-    """
+    """Return DuckDB's own tree of a text as JSON, an object with `error` if unparsable, from an instance without names."""
     try:
         con = _PARSERS.pop()
     except IndexError:
@@ -659,10 +656,7 @@ class SchemaReplica:
         return plan
 
     def parse(self, sql: str) -> str:
-        """Return DuckDB's own tree of a text as JSON, as :func:`parse_to_json`, which opens another instance.
-
-        Parsing binds no name, and no function is defined here.
-        """
+        """Return DuckDB's own tree of a text, as :func:`parse_to_json`, in this instance: parsing binds no name."""
         try:
             return str(self._con.execute(_PARSE, [sql]).fetchall()[0][0])
         except duckdb.Error:  # perhaps another session's query broke the instance

@@ -244,10 +244,7 @@ def _search(path: str, columns: Mapping[str, str]) -> list[str]:
 
 
 def _fails(path: str, columns: Mapping[str, str]) -> bool:
-    """Return whether reading columns fails, in a separate database, which an invalid value may break.
-
-    The hash forces DuckDB to read all values rather than a file's statistics.
-    """
+    """Return whether reading columns fails, in a separate database; a hash makes DuckDB read values, not statistics."""
     if not columns:
         return False
     items = ["0"]
@@ -377,10 +374,7 @@ def find_declared_type(table: Table, name: str) -> str | None:
 
 
 def write_typed_column(column: str, kind: str, wanted: str | None) -> str:
-    """Return SQL that reads a column as its declared type, with NULL for values that do not fit.
-
-    Where moments become local times, or local times moments, these are UTC whatever the connection's zone is.
-    """
+    """Return SQL that reads a column as its declared type, NULL if a value doesn't fit; local times are in UTC."""
     plain = simplify_type(kind)
     if wanted is None or wanted == plain:
         return column if plain == kind else f"CAST({column} AS {plain})"
@@ -460,10 +454,7 @@ def _read_folders(path: str) -> dict[str, str]:
 
 
 def _list_folder_columns(path: str, found: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the columns that one scan of many files reads from the names of their folders.
-
-    There are none if DuckDB might read another value than :func:`_read_folders`, or in place of a column of the file.
-    """
+    """Return the columns that a scan of many files reads from folders' names; none if DuckDB might read other values."""
     parts = [part for part in os.path.dirname(path).split(os.sep) if "=" in part]
     keys = tuple(part.partition("=")[0] for part in parts)
     names = {fold(name) for name in (*keys, *found)}
@@ -649,10 +640,7 @@ def is_collated(con: duckdb.DuckDBPyConnection, body: str, name: str) -> bool:
 
 
 class Listed(NamedTuple):
-    """A table or a view of a connection's catalog.
-
-    ``pandas``: whether it is a registered pandas frame, for which DuckDB infers types from some rows.
-    """
+    """A table or a view of a connection's catalog; ``pandas``: a registered frame, with types inferred from some rows."""
 
     place: tuple[str, str, str]
     temporary: bool

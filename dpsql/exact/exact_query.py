@@ -384,10 +384,7 @@ class Exact:
         return self._step(partial) * (1 if partial.fixed else self.rows_in_group)
 
     def reach(self, partial: Partial, groups: int, gaussian: bool) -> tuple[int, int]:
-        """Return how far one unit moves a partial in one group, and in how many of its ``groups``.
-
-        The pair is exact for the kind of noise, see :meth:`RowCaps.reach`.
-        """
+        """Return how far one unit moves a partial in one group, and in how many, exactly as in :meth:`RowCaps.reach`."""
         step = max(1, self._step(partial))
         if partial.fixed:
             return step, groups

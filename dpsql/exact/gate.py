@@ -132,10 +132,7 @@ _TURNED = {exp.LT: exp.GT, exp.LTE: exp.GTE}
 
 
 def _sort_conditions(nodes: Sequence[exp.Expr]) -> list[tuple[str, str]]:
-    """Sort conditions and comparisons among a tree's nodes, in place; return the texts of each before and after.
-
-    Sorted ones have equal values on all data.
-    """
+    """Sort conditions and comparisons, equivalent on all data, in place; return the texts of each before and after."""
     found = [n for n in nodes if isinstance(n, exp.And | exp.Or | exp.EQ | exp.NEQ | exp.LT | exp.LTE)]
     changes = []
     for node in reversed(found):  # the inner ones first

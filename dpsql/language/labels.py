@@ -36,10 +36,7 @@ def show_label_types(kind: str) -> str:
 
 
 def order_labels(relations: Mapping[str, pa.Table], orders: Mapping[str, Orders]) -> Mapping[str, pa.Table]:
-    """Return releases whose columns of labels are ordered dictionaries, of the labels in any release by that order.
-
-    Values that are no labels, which a policy may declare, come last.
-    """
+    """Return releases with columns of labels as ordered dictionaries; declared values that are no labels come last."""
     found: dict[tuple[str, ...], set[str]] = {}
     for name, table in relations.items():
         for column, order in orders.get(name, ()):

@@ -213,10 +213,7 @@ def _find_kind(tokens: Sequence[Token], tables: Collection[str]) -> PartKind:
 
 
 def _split_copy(tokens: Sequence[Token]) -> tuple[list[Token], tuple[str, ...]]:
-    """Return the query and the options of ``COPY (query) TO STDOUT options``; for a table, ``COPY name`` in place of the query.
-
-    There are no tokens if it is another statement.
-    """
+    """Return the query (for a table, ``COPY name``) and the options of COPY ... TO STDOUT; no tokens for other statements."""
     words = [token.text.upper() for token in tokens]
     ends = [at for at, pair in enumerate(itertools.pairwise(words)) if pair == ("TO", "STDOUT")]
     if words[:1] == ["COPY"] and ends in ([2], [4], [6]) and {*words[2 : ends[0] : 2]} <= {"."}:

@@ -478,10 +478,7 @@ def translate_clauses(tokens: list[Token], clamped_per_group: Container[str]) ->
 
 
 def translate_paths(tokens: list[Token], functions: Container[str]) -> list[Token]:
-    """Return the tokens with each key of JSON that sqlglot would read as a path, such as ``j ->> 'a.b'``, as ``'$."a.b"'``.
-
-    ``functions`` take a key or path as their second argument.
-    """
+    """Write keys of JSON that sqlglot would read as paths, such as ``j ->> 'a.b'``, as ``'$."a.b"'``, also in ``functions``."""
     out = list(tokens)
     for i, token in enumerate(tokens):
         if token.token_type in (TokenType.ARROW, TokenType.DARROW):

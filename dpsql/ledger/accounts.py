@@ -320,10 +320,7 @@ class Account:
     def find_excess(
         self, analyst: str | None, *events: Event, debit: Event | None = None
     ) -> BudgetExceeded | None:
-        """Return the error for the first event that a filter does not admit; None if all fit.
-
-        ``debit`` is an event that is charged to the analyst's share only.
-        """
+        """Return the error for the first event that doesn't fit, or a ``debit`` of the analyst's share alone; None if all fit."""
         for state in self.filters(analyst):
             asked = events if debit is None or state.whose is None else (*events, debit)
             shortage = state.find_shortage(asked)
@@ -547,10 +544,7 @@ def _check_cheaper(reserved: Reservation, event: Event) -> None:
 
 
 def explain_exceeded(shortage: Shortage, stored: bool = False) -> BudgetExceeded:
-    """Return the error for an event that a filter does not admit: the cost, the remaining budget, and an amount that fits.
-
-    ``stored`` is true for an answer that another analyst paid for.
-    """
+    """Return the error for an event (``stored``: a debit) that doesn't fit: cost, remaining budget, an amount that fits."""
     state, event = shortage.state, shortage.event
     whose = f"{state.whose}'s " if state.whose else ""
     held = state.filter

@@ -172,10 +172,7 @@ class Ledger:
 
     @classmethod
     def read(cls, path: str | Path) -> Ledger:
-        """Open a ledger to read only, under its own terms and policy: for the owner's report.
-
-        A ledger that was rolled back or replaced can still be read; :attr:`warnings` report it.
-        """
+        """Open a ledger to read only, under its own terms and policy, even if it was rolled back (see :attr:`warnings`)."""
         where = find_existing(path)
         book = LedgerStore(where, None, read_only=True)
         try:
@@ -375,10 +372,7 @@ class Ledger:
         return used
 
     def refuse(self, text: str, reason: str, event: Event | None = None) -> None:
-        """Log a refused statement, at no cost: it tells the owner that a bound may be missing.
-
-        Best effort: a failure to write is not raised, since the analyst's own error matters more.
-        """
+        """Log a refused statement, at no cost. A failure to write is ignored, since the analyst's own error matters more."""
         body = {"event": None if event is None else event.to_json()}
         said = {"text": text[:_TEXT_LIMIT], "reason": reason}
         with suppress(LedgerError), self._book.writing(durable=False) as (write, _):
@@ -450,10 +444,7 @@ class Ledger:
         return None if self.policy is None or today is None else self.policy.find_domain(today)
 
     def find_excess(self, *events: Event, debit: Event | None = None) -> BudgetExceeded | None:
-        """Return the error that reserving these events in order would raise now; None if all fit.
-
-        ``debit`` is an event that is charged to the analyst's share only.
-        """
+        """Return the error that reserving these events in order, and a ``debit`` of the share, would raise now; else None."""
         with self._book.reading():
             return self._book.account.find_excess(self.analyst, *events, debit=debit)
 
@@ -464,10 +455,7 @@ class Ledger:
         return "" if used is None else f" It uses {format_percent(used)} of the {held.name} rule."
 
     def entries(self, last: int | None = None) -> list[Entry]:
-        """Return every charge and refusal, in order, or the ``last`` ones; LedgerError as for :meth:`state`.
-
-        An unsettled reservation is ``open``, or ``unsettled`` if its process died.
-        """
+        """Return all charges and refusals in order, or the ``last`` ones; LedgerError as for :meth:`state`."""
         count = self.count
         return list(self.walk(1 if last is None else count - last + 1, count))
 

@@ -47,10 +47,7 @@ ROW_KINDS = tuple(_KINDS.split())
 
 
 class Row(NamedTuple):
-    """One row of the log.
-
-    Its number, its kind, the number of its statement (0: none), its time, its body as JSON, and its hash.
-    """
+    """One row of the log: its number, kind, statement number (0: none), time, body as JSON, and hash."""
 
     seq: int
     kind: str
@@ -201,10 +198,7 @@ _CHECKED_WHOLE = 1 << 22
 
 
 def create_ledger_file(path: Path, first: Row) -> bool:
-    """Create a ledger file with one row; return False if another process was quicker.
-
-    The file is built under a temporary name and renamed, so no process ever sees a partial ledger.
-    """
+    """Create a ledger file with one row, atomically by a rename; return False if another process was quicker."""
     try:
         with drafting(path) as draft:
             with explain_errors(path), closing(sqlite3.connect(draft, isolation_level=None)) as connection:

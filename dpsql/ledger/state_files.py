@@ -49,10 +49,7 @@ OWNER_ONLY = 0o600
 
 
 def find_state_directory() -> Path:
-    """Return the directory of dpsql's state for this user, whether or not it exists.
-
-    It is ``$DPSQL_STATE``, else ``$XDG_STATE_HOME/dpsql``, else ``~/.local/state/dpsql``.
-    """
+    """Return this user's directory of state: ``$DPSQL_STATE``, ``$XDG_STATE_HOME/dpsql`` or ``~/.local/state/dpsql``."""
     chosen, state = os.environ.get("DPSQL_STATE"), os.environ.get("XDG_STATE_HOME")
     if chosen:
         return Path(chosen)
@@ -290,10 +287,7 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path) -> Checkpoint | None:
-    """Read a ledger's mark; None if there is none.
-
-    An unreadable mark is the mark of an unknown ledger.
-    """
+    """Read a ledger's mark; None if there is none. An unreadable mark is the mark of an unknown ledger."""
     try:
         text = place_side_file(path, "mark").read_text()
     except FileNotFoundError:
@@ -307,10 +301,7 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
 
 
 def write_checkpoint(path: Path, mark: Checkpoint) -> None:
-    """Renew the mark, with the mode of the ledger.
-
-    Failures are ignored: they lose a warning, not a charge.
-    """
+    """Renew the mark, with the mode of the ledger. Failures are ignored: they lose a warning, not a charge."""
     target = place_side_file(path, "mark")
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     text = json.dumps({"ledger": mark.ledger, "seq": mark.seq, "hash": mark.hash}) + "\n"

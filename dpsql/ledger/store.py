@@ -287,10 +287,7 @@ class LedgerStore:
         return self.find_entries([number])[number]
 
     def find_entries(self, numbers: Iterable[int]) -> dict[int, Entry | None]:
-        """Return statements by number; None if there is no such number.
-
-        Answered ones are cached, since no row is added to them.
-        """
+        """Return statements by number, answered ones from a cache; None if there is no such number."""
         found: dict[int, Entry | None] = {}
         with self.reading() as connection:
             forgotten = self.account.forgotten

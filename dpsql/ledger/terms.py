@@ -94,10 +94,7 @@ class Terms:
         return OLDER_SHARE if self.delta_share is None else self.delta_share
 
     def open_filter(self, whose: str | None = None) -> Accountant:
-        """Open the filter of these terms, for the whole or for an analyst's share.
-
-        An accountant of another currency than the budget's reads the budget as its (epsilon, delta).
-        """
+        """Open the filter of the whole or of a share; an accountant of another currency reads the budget's (epsilon, delta)."""
         epsilon, delta = (self.epsilon, self.delta) if whose is None else self.shares[whose]
         own = self.own
         if own is None:
@@ -260,10 +257,7 @@ class Terms:
         return replace(self, delta_share=None) if granted.delta_share is None and granted._splits else self
 
     def adopting(self, asked: Terms) -> Terms:
-        """Return the terms after the owner adopted ``asked``.
-
-        Tables that were ever private stay recorded as private, with the first days of their data.
-        """
+        """Return the terms after the owner adopted ``asked``; tables that were ever private stay recorded as private."""
         kept = {name: unit for name, unit in self.units.items() if name not in asked.public}
         starts = {**self.starts, **asked.starts}
         return Terms(**{**asked.__dict__, "units": {**kept, **asked.units}, "starts": starts})

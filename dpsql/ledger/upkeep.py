@@ -128,10 +128,7 @@ def _verify_answers(book: LedgerStore, path: Path) -> int:
 
 
 def back_up(path: str | Path, file: str | Path) -> Verified:
-    """Copy a ledger to a new file, while sessions may go on, and verify the copy; LedgerError if either can't be done.
-
-    The stored answers are not copied: charges do not depend on them.
-    """
+    """Copy a ledger without its stored answers, while sessions may go on, and verify the copy; else LedgerError."""
     where, target = find_existing(path), Path(file).expanduser().resolve()
     with closing(LedgerStore(where, None, read_only=True)) as book:
         replaced = find_replaced(where, book)

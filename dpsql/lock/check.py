@@ -283,10 +283,7 @@ Serialise = Callable[[str], str]
 
 
 def check(claimed: ClaimedText, known: tree.Known, serialise: Serialise) -> frozenset[str] | None:
-    """Prove that a text does no more than its claim, and return its integer outputs of at most 38 digits.
-
-    The result is None for packed rows.
-    """
+    """Prove that a text does no more than its claim; return its outputs of at most 38 digits (None for packed rows)."""
     return check_pattern(claimed, known, serialise, frozenset())
 
 

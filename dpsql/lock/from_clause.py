@@ -666,10 +666,7 @@ def _different(row: Sequence[Expr]) -> bool:
 
 
 def _check_paid(base: tree.Base | None, alias: str, conditions: list[Expr], paid: Ranges | None) -> None:
-    """Refuse a scan that may read periods which do not pay for the text.
-
-    ``conditions`` hold for every row of the scan that its own SELECT keeps, so only they limit its days.
-    """
+    """Refuse a scan that may read periods that don't pay; ``conditions``, of its own SELECT, limit its days."""
     if base is None or paid is None or base.public:
         return
     if base.undated:

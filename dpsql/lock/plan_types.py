@@ -28,10 +28,7 @@ _PLAIN = frozenset(_EXPORTED.split()) | {"TIMESTAMP WITH TIME ZONE"}
 
 
 def fits_38_digits(value: Value) -> bool:
-    """Return whether an integer output has at most 38 digits: it is bounded, or a sum of bounded terms.
-
-    Public values always pass: if one fails, it fails whatever the private rows are.
-    """
+    """Return whether an output has at most 38 digits: bounded, a sum of bounded terms, or public (so is its failure)."""
     if value.public or value.narrow or (value.most is not None and value.most <= _MOST):
         return True
     if not value.whole:

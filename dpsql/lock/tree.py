@@ -21,10 +21,7 @@ from dpsql.late_dataclass import dataclass
 
 
 class Unproved(PrivacyError):
-    """An exact query without a proof, raised wherever the lock can't derive one; nothing was charged.
-
-    ``why`` is for tests: analysts see no part of the query.
-    """
+    """No proof of an exact query could be derived; nothing was charged. ``why`` is for tests: analysts see no part of it."""
 
     def __init__(self, why: str) -> None:
         super().__init__(
@@ -305,10 +302,7 @@ def refs(node: Expr) -> list[Ref]:
 
 
 def replace_columns(node: Expr, of: Callable[[Ref], Expr], why: str | None = None) -> Expr:
-    """Return an expression with its columns replaced.
-
-    Other parts than columns, casts, plain functions and constants are kept, or refused for the reason ``why``.
-    """
+    """Return an expression with its columns replaced; parts that can't be are kept, or refused for the reason ``why``."""
     match node:
         case Ref():
             return of(node)

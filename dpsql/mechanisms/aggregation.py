@@ -311,10 +311,7 @@ class Aggregation(base.Operator):
         return self._show(columns, noisy), self.pack_noisy(noisy)
 
     def pack_noisy(self, noisy: Noisy) -> pa.Table | None:
-        """Return the noisy integers as :meth:`read_noisy` reads them; None if the columns show them.
-
-        A count of 2**63 and more is shown as the most that a BIGINT holds.
-        """
+        """Return the noisy integers for :meth:`read_noisy`; None if the columns show them all (a BIGINT can't show 2**63)."""
         fits = all(values.dtype == np.int64 for values in noisy.values())
         if fits and all(output.shows_integers for output in self.outputs):
             return None

@@ -142,10 +142,7 @@ def _find_middles(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _weigh(seen: NDArray[np.float64], rows: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
-    """Return the log-likelihood of noisy numbers, given the expected rows; rungs are the last axis.
-
-    Rows vary by chance and under noise of this scale, and no tail is exactly as expected.
-    """
+    """Return the log-likelihood of noisy numbers, given the expected rows, which vary by chance and by the tail's misfit."""
     spread = np.sqrt(scale**2 + rows / 2 + (_MISFIT * rows) ** 2 / 2)
     return np.asarray(-(np.abs(seen - rows) / spread + np.log(spread)).sum(axis=-1))
 

@@ -60,10 +60,7 @@ class AddingColumn:
 
 
 def list_adding(operator: Operator, fixed: Container[str]) -> tuple[AddingColumn, ...]:
-    """Return the columns of an operator's release with cells that add up.
-
-    ``fixed``: the statistics of numbers of units, each of which counts once in each cell.
-    """
+    """Return a release's columns with cells that add up; ``fixed``: statistics of units, which count once in each cell."""
     aggregation = operator.aggregation if isinstance(operator, Together) else operator
     if not isinstance(aggregation, Aggregation):
         return ()
@@ -269,10 +266,7 @@ def hold_at_zero(table: Floats) -> Floats:
 
 
 def round_running(table: Floats) -> Integers:
-    """Round running totals, so that every run of cells is off by at most 1 and nothing at least 0 becomes negative.
-
-    Cells are in key order, so the cells of a ROLLUP are runs.
-    """
+    """Round running totals (the cells of a ROLLUP), so that runs are off by at most 1 and nothing at least 0 gets negative."""
     running = np.cumsum(table)
     if len(table) and np.abs(running).max() < 2**62:
         ends = np.rint(running).astype(np.int64)

@@ -317,10 +317,7 @@ class AnswerRuns:
 
 @dataclass(frozen=True)
 class InverseSensitivity(SteppedPart):
-    """One released column: a statistic of a column, per group, chosen by the number of rows to change for it.
-
-    ``low`` and ``high`` are the first and last step of the values' grid.
-    """
+    """One released column: a statistic per group, chosen by the rows to change; ``low``, ``high``: the grid's end steps."""
 
     query: str
     keys: tuple[str, ...]

@@ -220,10 +220,7 @@ class ResidualPart:
 
 @dataclass(frozen=True)
 class MarginalNoise(Noise):
-    """The noise of a cell of a marginal: a fixed sum of the residuals' noise, rounded to a whole number of grid steps.
-
-    It describes the error of a released cell. The residuals are released and charged.
-    """
+    """The error of a marginal's cell: a fixed sum of the residuals' noise, rounded. Residuals are released and charged."""
 
     parts: tuple[ResidualPart, ...]
 

@@ -387,10 +387,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Pair(Output):
-    """``kind`` of :data:`PAIR_KINDS`, of ``y`` and ``x`` in SQL's order: a regression is of y on x.
-
-    All moments are in ``whole`` parts of a row.
-    """
+    """``kind`` of :data:`PAIR_KINDS`, of ``y`` and ``x`` (a regression of y on x); all moments in ``whole`` parts of a row."""
 
     name: str
     kind: str

@@ -91,10 +91,7 @@ class PointWeights:
 
 @dataclass(frozen=True)
 class GradedGrid:
-    """The points of a grid, numbered from the one at 0 on.
-
-    ``low`` and ``high`` are the even steps of the bounds, ``levels`` the number of finer levels.
-    """
+    """Numbered points of a grid, 0 at zero; ``low``, ``high``: the bounds in even steps; ``levels``: of finer points."""
 
     steps: Fraction
     low: int
@@ -250,10 +247,7 @@ def write_order_queries(query: str, keys: Sequence[str] = ()) -> tuple[str, str]
 
 
 def read_cells(column: pa.ChunkedArray, other: object = None) -> list[Any]:
-    """Read a column as Python values; ``other`` where Python has none, such as an infinite date.
-
-    Arrow would raise there, and an exception that depends on a row reveals something about it.
-    """
+    """Read a column as Python values, ``other`` where Python has none: Arrow would raise, and reveal something about a row."""
     try:
         return list(column.to_pylist())
     except (OverflowError, ValueError):
@@ -585,10 +579,7 @@ class WantedRank:
 def cut_segments(
     values: Integers, counts: Integers, low: int, high: int, rank: WantedRank, inward: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Integers]:
-    """Return ``(starts, sizes, scaled utilities)`` of the runs of grid points that share a utility.
-
-    ``values`` are distinct, ascending, within ``[low, high]``; ``counts`` are not negative.
-    """
+    """Return ``(starts, sizes, scaled utilities)`` of runs of grid points; ``values`` ascend within ``[low, high]``."""
     n, upto = accumulate_counts(counts, rank.scale)
     return _cut_runs(values, upto, 0, low, high, rank.scale, rank.target(n, inward))
 

@@ -259,10 +259,7 @@ class GaussianNoise(Noise):
 
 @dataclass(frozen=True)
 class GaussianNoiseByMu(GaussianNoise):
-    """Gaussian noise for a requested mu or rho: sigma is the L2 sensitivity over mu.
-
-    The declared pair is the one of this mu at the given delta, for basic composition only.
-    """
+    """Gaussian noise for a mu or rho: sigma is the L2 sensitivity over mu. Basic composition adds the equivalent pair."""
 
     @classmethod
     def of_mu(cls, mu_squared: Fraction, delta: Fraction, sensitivity: int, groups: int) -> GaussianNoiseByMu:

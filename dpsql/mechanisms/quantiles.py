@@ -150,10 +150,7 @@ class Quantiles(SteppedPart):
 
     @property
     def doubt(self) -> float:
-        """The miss probability of an interval.
-
-        Intervals of up to :data:`DRAWN_LEVEL` are drawn at that level, so that a stored answer serves all of these.
-        """
+        """The miss probability of an interval, at :data:`DRAWN_LEVEL` or more: a stored answer serves all lower levels."""
         assert self.confidence is not None
         return 1 - max(self.confidence, DRAWN_LEVEL)
 
@@ -458,10 +455,7 @@ def note_far_end(name: str, rank: WantedRank, off: int) -> str:
 
 
 def order_steps(steps: NDArray[np.int64], ranks: Sequence[WantedRank]) -> NDArray[np.int64]:
-    """Return each row's steps in the order of their ranks.
-
-    The least and the greatest value are aimed at half of the rows if there are few, so they move no other quantile.
-    """
+    """Return each row's steps in the order of their ranks; the least and greatest value never move another quantile."""
     inner = sorted((i for i, rank in enumerate(ranks) if not rank.end), key=lambda i: ranks[i].p)
     found = steps.copy()
     found[:, inner] = np.sort(steps[:, inner], axis=1)

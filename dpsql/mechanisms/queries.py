@@ -82,10 +82,7 @@ Source = str | As | Subquery | Join
 
 @dataclass(frozen=True)
 class Select:
-    """A SELECT, clause by clause; several conditions must all be true, and each is written as it is.
-
-    ``with_`` has the queries that it names, in order.
-    """
+    """A SELECT, clause by clause: all of several conditions must be true; ``with_`` has the named queries in order."""
 
     columns: str | As | tuple[str | As, ...]
     source: Source = ""

@@ -149,10 +149,7 @@ def _add_up_on_disk(
 
 @dataclass
 class _SpilledTotals:
-    """Totals of parts of the units in files of a private directory, each divided by the part of the keys.
-
-    A part of the groups is read into memory at a time: one in :data:`PARTS`, whatever the data are.
-    """
+    """Totals of unit parts in private files, divided by key part; one key part in :data:`PARTS` is read at a time."""
 
     folder: Path
     _runs: list[tuple[Path, list[list[int]]]] = field(default_factory=list)
@@ -252,10 +249,7 @@ def read_distinct(read: base.Reader, query: str, probe: str, parts: str, entropy
 
 
 def _lacks_memory(read: base.Reader, parts: str, keys: Sequence[str], spilled: bool) -> bool:
-    """Return whether, by one part, all units in all groups are likely to exceed memory.
-
-    If many groups can't be ``spilled``, they must fit memory; otherwise, many groups alone exceed it.
-    """
+    """Return whether one part shows that all units in all groups exceed memory; many groups do, unless ``spilled``."""
     try:
         sample = base.bind_parameters(read, {"first": 0, "last": 0})(parts)
     except base.OutOfMemory:

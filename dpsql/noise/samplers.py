@@ -548,10 +548,7 @@ def find_runs(ordered: IntegerArray, shift: int = 0) -> IntegerArray:
 
 
 def choose_groups(units: IntegerArray, groups: int, entropy: Entropy) -> NDArray[np.bool_] | None:
-    """Choose at most ``groups`` groups of each unit, uniformly and independently of other units; None keeps all.
-
-    ``units`` is sorted: one entry per unit and group.
-    """
+    """Choose at most ``groups`` groups of each unit (``units`` is sorted), uniformly and independently; None keeps all."""
     starts = find_runs(units)
     sizes = np.diff(starts, append=len(units))
     many = np.flatnonzero(sizes > groups)

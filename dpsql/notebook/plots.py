@@ -318,10 +318,7 @@ def draw_pictures(pictures: Data) -> Axes:
 
 
 def plot_burn_down(data: Data) -> Axes:
-    """Draw the remaining budget after each charge; hollow marks are refused statements.
-
-    ``data`` is the report's: ``limit``, ``steps`` and ``refused``.
-    """
+    """Draw the remaining budget after each charge, with hollow marks for refused statements, from the report's ``data``."""
     drawn = make_axes("budget plots")
     places = [step["charges"] for step in data["steps"]]
     left = [step["left"] for step in data["steps"]]

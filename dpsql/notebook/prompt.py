@@ -53,10 +53,7 @@ def run_prompt(
     fresh: bool = False,
     history: bool = True,
 ) -> None:
-    """Ask for statements and answer them, until the end of the input.
-
-    ``fresh``: pay for new answers even if stored ones are free; ``history``: keep one after the process, if the policy allows.
-    """
+    """Answer statements until the input ends; ``fresh``: ignore stored answers; ``history``: keep it if the policy allows."""
     if util.find_spec("prompt_toolkit") is None or util.find_spec("pygments") is None:
         raise Error(
             "the prompt needs prompt_toolkit and pygments.",

@@ -117,10 +117,7 @@ def _list_steps(lines: list[str]) -> list[Html]:
 
 
 def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
-    """Return a sheet of a result: numbers with intervals rounded to the digits that the noise allows, the cost below.
-
-    Long results keep their first and last rows.
-    """
+    """Return a result's first and last rows, with numbers rounded to the digits that the noise allows, and its cost."""
     if tuple(result.columns) == BUDGET_COLUMNS:
         return _turn(result)
     total, limit = len(result), ROWS if rows is None else max(2, rows)

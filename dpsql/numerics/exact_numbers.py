@@ -348,10 +348,7 @@ def round_down(value: Decimal | Fraction) -> Fraction:
 
 
 def shorten(value: Fraction) -> Fraction:
-    """Return ``value``, rounded up to the grid if its denominator grew long.
-
-    Epsilons written by people stay exact: ten times 0.1 is 1.
-    """
+    """Return ``value``, rounded up to the grid if its denominator grew long; so ten times 0.1 stays exactly 1."""
     return value if is_short(value.denominator) else round_up(value)
 
 

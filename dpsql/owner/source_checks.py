@@ -62,10 +62,7 @@ from dpsql.policy.validate import write_bound
 
 
 def describe_missing_column(error: PolicyError, declared: Policy, base: Path, said: list[str]) -> list[str]:
-    """Return sentences about a column that a text file lacks, with the file's names; none about another error.
-
-    ``said``: the missing columns so far, which are not named again.
-    """
+    """Return sentences on a text file's missing column, with the file's names; none for other errors or columns ``said``."""
     table = declared.tables.get(error.keys[1]) if error.keys[:1] == ("tables",) and error.keys[2:3] else None
     if table is None or table.text is None:
         return []
@@ -305,10 +302,7 @@ def _count_unreadable(engine: DuckDBEngine, table: Table, files: list[str]) -> I
 def _count_misfits(
     engine: DuckDBEngine, table: Table, schema: Mapping[str, str], tables: Mapping[str, Table]
 ) -> Iterator[str]:
-    """Yield sentences on a private table's rows that never count, or count as another value.
-
-    ``tables``: all tables of the policy by name; the path to the unit may go through them.
-    """
+    """Yield sentences on a private table's rows that never count or count as another value; ``tables``: all of the policy."""
     if table.public:
         return
     unit = table.unit_path[0].column if table.unit_path else None

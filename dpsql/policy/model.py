@@ -528,10 +528,7 @@ class Policy(Section):
         return whole and not remove_days(days, self.find_domain(today))
 
     def may_publish(self, analyst: str | None) -> bool:
-        """Return whether somebody may create, refresh and drop releases: the owner, and the analysts whom the owner lets.
-
-        Without shares for analysts, all who ask have the owner's files.
-        """
+        """Return whether somebody may create, refresh and drop releases; without shares for analysts, everybody may."""
         known = None if analyst is None else self.find_analyst(analyst)
         return analyst is None or not self.analysts or (known is not None and self.analysts[known].releases)
 
@@ -641,10 +638,7 @@ def explain_missing_types(table: Table, missing: list[str]) -> PolicyError:
 
 
 def write_columns(table: Table, types: Mapping[str, str | None]) -> list[str]:
-    """Return lines of a policy that declare column types, and repeat the columns' other settings.
-
-    ``types``: the type of each column; None for one that its settings suggest.
-    """
+    """Return lines that declare columns' types (None: suggested by their settings) and repeat their other settings."""
     known = NameMapping({**dict.fromkeys(types, Column()), **table.columns})
     lines = {n: {"type": kind or known[n].suggest_type(), **known[n].collect()} for n, kind in types.items()}
     return write_toml({"tables": {table.name: {"columns": lines}}}, _INLINE).splitlines()

@@ -337,10 +337,7 @@ PERIOD_PARTS = tuple(unit.name.lower() for unit in DATE_UNITS if "part" in unit.
 
 @dataclass(frozen=True)
 class Hop:
-    """A step of the path to the privacy unit: read ``column`` of the row of ``table`` whose ``key`` matches.
-
-    The first hop starts in the table itself; its key is empty.
-    """
+    """A step of the path to the unit: read ``column`` of the row of ``table`` with this ``key``, which is empty in the first."""
 
     table: str
     key: str

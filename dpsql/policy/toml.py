@@ -303,10 +303,7 @@ def _split_keys(dotted: str) -> Keys:
 
 
 def write_toml(data: Mapping[str, object], inline: Set[str] = frozenset()) -> str:
-    """Return TOML that :func:`parse_toml` reads back as ``data``, with a section for each mapping.
-
-    Mappings all of whose keys are in ``inline`` are written on one line.
-    """
+    """Return TOML that :func:`parse_toml` reads back as ``data``; mappings with only ``inline`` keys are written on one line."""
     lines: list[str] = []
     _write_section(data, (), inline, lines)
     return "\n".join(lines).strip() + "\n"

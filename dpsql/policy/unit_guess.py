@@ -117,10 +117,7 @@ def list_candidates(table: Described) -> list[str]:
 
 
 def find_units(tables: Sequence[Described], wanted: str | None) -> dict[str, str]:
-    """Return units by table as the policy writes them: a column, or a path through other tables of the source.
-
-    ``wanted``: the column that the owner named; None for a guess.
-    """
+    """Return each table's unit as a policy writes it: a column or a path to it. ``wanted``: the owner's column; None: a guess."""
     found: dict[str, str] = {}
     for table in tables:
         named = {fold(column): column for column in table.columns}
@@ -181,10 +178,7 @@ def write_unit(column: str) -> str:
 
 
 def suggest_unit(column: str, known: Iterable[str], alone: bool) -> str | None:
-    """Return a hint with the nearest of the known columns, or with all of them.
-
-    ``alone``: whether the column is the whole of ``privacy_unit``, so that the hint can write that line.
-    """
+    """Return a hint with the nearest, or all, of the known columns; ``alone``: as the whole line of ``privacy_unit``."""
     names = list(known)
     near = find_nearest(column, names) if alone else None
     return (

@@ -209,10 +209,7 @@ class Room:
 
     @property
     def sentence(self) -> str:
-        """``"ε=0.8 of ε=1 left"``; by the rule ``"ε=0.19 of ε=1 left for one more, 21% of the rule used"``.
-
-        For an accountant with its own currency ``"μ=0.8 of μ=1 left"``.
-        """
+        """The room as ``"ε=0.8 of ε=1 left"`` or ``"μ=0.8 of μ=1 left"``; by the rule also the used part of the rule."""
         if self.own is not None:
             return self.own.say(self.epsilon)
         return say_what_is_left(self.epsilon_left, self.epsilon, self.rule)
@@ -220,10 +217,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Accountant:
-    """A rule for adaptively chosen events, opened for one budget. It has no state: the sums are in :class:`Spent`.
-
-    ``epsilon`` and ``delta`` are the guarantee for the whole session.
-    """
+    """A rule for adaptively chosen events, for the guarantee (``epsilon``, ``delta``); stateless: the sums are :class:`Spent`."""
 
     name: ClassVar[str] = ""
     """The name that a policy writes."""

@@ -40,10 +40,7 @@ _STEPS = 24
 
 @dataclass(frozen=True)
 class GaussianByMu(RoundedGaussian):
-    """Rounded Gaussian noise that was requested by mu or rho: the declared pair is its equivalent at some delta.
-
-    Only its name differs from :class:`RoundedGaussian`: accountants in mu or rho display these.
-    """
+    """Rounded Gaussian noise for a requested mu or rho, shown as such; the declared pair is its equivalent at some delta."""
 
     kind: ClassVar[str] = "gaussian_by_mu"
 

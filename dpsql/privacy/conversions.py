@@ -77,10 +77,7 @@ def laplace_rho(epsilon: Fraction, sensitivity: int = 1) -> Fraction:
 @lru_cache(maxsize=4096)
 @_exactly
 def bounded_range_rho(epsilon: Fraction) -> Fraction:
-    """Return the zCDP constant of an epsilon-bounded-range mechanism (Harrison-Manurangsi).
-
-    Below ``epsilon**2 / 8`` (Dong, Durfee, Rogers 2020).
-    """
+    """Return the zCDP constant of an epsilon-bounded-range mechanism: below ``epsilon**2 / 8`` (Dong, Durfee, Rogers 2020)."""
     if epsilon == 0:
         return Fraction(0)
     e = to_decimal(epsilon)

@@ -95,10 +95,7 @@ class Event:
         return 1
 
     def renyi(self, order: Fraction) -> Fraction:
-        """Return the Renyi divergence of one order (above 1), rounded up.
-
-        It is the bound of rho, or of epsilon if that is less. Delta is set aside, as for rho.
-        """
+        """Return a bound of the Renyi divergence of one order (above 1) outside delta: by rho or, if less, by epsilon."""
         by_rho = order * self.rho
         if self.epsilon is None:
             return shorten(by_rho)
@@ -135,10 +132,7 @@ class Event:
         return None
 
     def in_full(self) -> Event:
-        """Return the event with all hits of one noisy threshold charged, found or not.
-
-        Missing hits are free only under basic composition, which sums losses path by path.
-        """
+        """Return the event with all hits of one threshold charged: only losses summed path by path may omit missing hits."""
         return self
 
     def is_within(self, reserved: Event) -> bool:

@@ -36,10 +36,7 @@ _MOST_CHANGES = 2000
 
 
 class FilterState:
-    """An open filter and its running sums; ``whose`` share it limits (None: the whole).
-
-    Open reservations are summed separately, because they may still shrink.
-    """
+    """An open filter and its sums, with open reservations apart, as they may shrink; ``whose`` share it limits (None: all)."""
 
     def __init__(self, whose: str | None, accountant: Accountant, base: Spent | None = None) -> None:
         self.whose = whose

@@ -212,10 +212,7 @@ _MOST_AMOUNTS = 4
 
 @dataclass(frozen=True)
 class Dated(Event):
-    """An event that reads only rows of some periods: each of their units may lose it, all others lose nothing.
-
-    ``periods`` are whole periods, as ranges of days (:mod:`dpsql.privacy.periods`).
-    """
+    """An event that reads only rows of ``periods`` (whole ones, as ranges of days): units of other periods lose nothing."""
 
     kind: ClassVar[str] = "dated"
     event: Event

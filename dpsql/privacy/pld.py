@@ -374,10 +374,7 @@ def _sum(a: Loss, b: Loss) -> Loss:
 
 
 def _convolved(a: Floats, b: Floats) -> Floats:
-    """Convolve in pieces so short that the linear algebra library starts no threads.
-
-    Threads waiting for each other on a busy machine made the first call take seconds.
-    """
+    """Convolve in pieces so short that the linear algebra library starts no threads; waiting for those may take seconds."""
     short, long = (a, b) if len(a) <= len(b) else (b, a)
     joint = np.zeros(len(a) + len(b) - 1)
     for first in range(0, len(short), _PIECE):

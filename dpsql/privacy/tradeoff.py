@@ -412,10 +412,7 @@ def laplace(epsilon: Real) -> TradeOff:
 
 
 def from_epsilon_delta(epsilon: Real, delta: Real) -> TradeOff:
-    """Return the curve of (epsilon, delta)-DP.
-
-    It is ``max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha))``.
-    """
+    """Return the (epsilon, delta) curve: ``max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha))``."""
     return EpsilonDelta(epsilon, delta)
 
 

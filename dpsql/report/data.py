@@ -208,10 +208,7 @@ def find_left(rule: Accountant, spent: Spent) -> Fraction:
 
 
 def sum_days(days: dict[tuple[str, str], Tally], most: int) -> list[tuple[str, str, Tally]]:
-    """Return the sums by day and person, the newest first; by month or year if there are more than ``most`` rows.
-
-    Rows that still exceed the number are joined into the last one.
-    """
+    """Return the sums by day and person (by month or year above ``most`` rows; the rest joined in one), the newest first."""
     for length in (10, 7, 4):
         found: dict[tuple[str, str], Tally] = {}
         for (day, who), tally in days.items():
@@ -278,10 +275,7 @@ def make_report(ledger: Ledger, policy: Policy | None = None, *, page: int = 1) 
 
 
 def list_pictures(ledger: Ledger, what: str) -> Data:
-    """Return the numbers of one picture of a ledger; BindError if there is none of that name.
-
-    ``budget`` is the remaining budget after each charge, ``tradeoff`` the curves of the guarantee and of the charges.
-    """
+    """Return the numbers of one picture, ``budget`` (left after each charge) or ``tradeoff``; BindError for another name."""
     if what not in PICTURES:
         raise BindError(f"there is no picture of {what}.", hint=did_you_mean(what, PICTURES))
     return ledger.tabulate(f"picture {what}", PICTURES[what])
@@ -648,10 +642,7 @@ def list_cost_parts(event: Event) -> list[str]:
 def explain_loss(
     verb: str, asked: Event | None, used: Event | None, write: Callable[[Event], str]
 ) -> Iterator[str]:
-    """Yield the loss of a statement, its parts, and why less was charged than was reserved.
-
-    ``verb`` begins the first sentence; ``asked`` was reserved, ``used`` is the part of it that was used.
-    """
+    """Yield the loss of a statement, its parts, and why less was charged than reserved; ``verb`` begins the first sentence."""
     event = used or asked
     if event is None:
         return
@@ -716,10 +707,7 @@ def explain_debit(charge: str, analyst: str) -> str:
 
 
 def explain_statement(ledger: Ledger, number: int, policy: Policy | None = None) -> str:
-    """Return the explanation of a statement by its number, for a terminal; BindError if there is none of that number.
-
-    ``policy``: the owner's; by default the one that the ledger was last opened with.
-    """
+    """Explain a statement by its number, under ``policy`` or the last one that opened the ledger; BindError if there is none."""
     entry = next(iter(ledger.walk(number, number)), None) if 1 <= number <= ledger.count else None
     if entry is None:
         raise BindError(

@@ -37,10 +37,7 @@ _ORDERS = tuple(1 + 10 ** (k / 16 - 3) for k in range(112))
 
 
 def approximate_profile(epsilon: float, delta: float) -> PrivacyProfile:
-    """Return the profile that (epsilon, delta) alone promises.
-
-    It is randomised response, and with probability delta everything.
-    """
+    """Return the profile that (epsilon, delta) alone guarantees: randomised response, and with probability delta everything."""
 
     def profile(x: float) -> float:
         inside = max(0.0, -math.expm1(min(0.0, x - epsilon))) / (1 + math.exp(-epsilon))
@@ -183,10 +180,7 @@ class BudgetLoss:
         return lambda x: outside + (1 - outside) * inner(x)
 
     def group(self, k: int) -> BudgetLoss:
-        """Return the loss of k units together: k epsilon, k mu, k squared rho.
-
-        With a delta, only the curve of a group is known; see :meth:`group_curve`.
-        """
+        """Return the loss of k units: k epsilon, k mu, k squared rho; with a delta, only :meth:`group_curve` is known."""
         if self.currency == "epsilon":
             epsilon, delta = compute_group_loss(self.amount, self.delta, k)
             return BudgetLoss("epsilon", epsilon, delta)
@@ -209,10 +203,7 @@ class BudgetLoss:
         return min(1.0, 0.5 + self.find_profile()(0.0) / 2)
 
     def pair(self, k: int, at_delta: float) -> tuple[float | None, float | None]:
-        """Return an epsilon and a delta of k units together; mu and rho are converted at ``at_delta``.
-
-        For several units with a delta set aside, only the curve is known.
-        """
+        """Return epsilon and delta of k units, mu and rho converted at ``at_delta``; with a delta, only a curve is known."""
         together = self.group(k)
         if self.currency == "epsilon":
             return together.amount, together.delta

@@ -391,10 +391,7 @@ def write_strip(state: BudgetState) -> str:
 
 @dataclass(frozen=True)
 class Charge:
-    """One of the latest statements of a ledger: its time, charge, outcome and text.
-
-    ``cell`` is the identifier of the notebook's cell that asked it, if known.
-    """
+    """One of the latest statements: its time, charge, outcome, text, and the notebook's ``cell`` that asked it, if known."""
 
     when: str
     charge: str
@@ -405,10 +402,7 @@ class Charge:
 
 @dataclass(frozen=True, repr=False)
 class BudgetPanel(Display):
-    """The budget as a bar, and the latest charges, in the reader's time zone.
-
-    ``count`` is the number of all statements; ``lasting`` is False if the budget lasts for one process only.
-    """
+    """The budget as a bar, the latest of ``count`` statements in local time, and whether the budget outlasts the process."""
 
     state: BudgetState
     charges: tuple[Charge, ...]

@@ -73,10 +73,7 @@ class TokenRecord:
 
 @dataclass(frozen=True)
 class Identity:
-    """A token's analyst. ``paused`` is the reason of a pause, or empty; each token has its own ``mark``.
-
-    ``member`` is the person if the analyst is a group of the identity provider; empty otherwise.
-    """
+    """A token's analyst, its ``mark``, the reason of a pause (or empty), and the ``member`` of a provider's group (or empty)."""
 
     name: str
     expires: datetime

@@ -83,10 +83,7 @@ _GONE = "run its cell again: stored answers are free."
 
 
 class ClientSession:
-    """A client's session in its worker: dpsql's own session, the results that the client may refer to, and the journal.
-
-    ``rules`` are the owner's.
-    """
+    """A client's session in its worker: dpsql's session, results with handles, the journal, and the owner's ``rules``."""
 
     def __init__(self, session: Session, rules: ServerRules) -> None:
         self.session, self._rules = session, rules

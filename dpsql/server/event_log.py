@@ -93,10 +93,7 @@ class AlertProgram:
         threading.Thread(target=self._run, daemon=True, name="dpsql-alerts").start()
 
     def add(self, about: str, line: str) -> None:
-        """Run the program for a line once it has ended for the lines before; drop the line if there are too many.
-
-        A line about the same as another one of the last minutes is dropped.
-        """
+        """Run the program for a line, one at a time; drop the line if too many wait, or if it is like one of the last minutes."""
         now = time.monotonic()
         self._sent = {known: at for known, at in self._sent.items() if now - at < _REPEAT_SECONDS}
         if about not in self._sent:

@@ -237,10 +237,7 @@ def list_unconfined(held: dict[str, str], memory_mb: int) -> list[str]:
 
 
 def list_readable(patterns: Iterable[str]) -> list[str]:
-    """Return the files of some paths or patterns that other users than their owner can read.
-
-    A group's right counts, since analysts may be in the group. A folder that others can't enter protects its files.
-    """
+    """Return the files of paths or patterns that others than their owner can read: a group counts, a closed folder protects."""
     return [
         path
         for pattern in patterns

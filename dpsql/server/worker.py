@@ -42,10 +42,7 @@ _SPARE_SECONDS = 60
 
 
 class _Stops:
-    """Requests to stop a call, from the pipe; its end ends the process.
-
-    A thread reads the pipe and sets a flag for the working thread, without signals.
-    """
+    """Requests to stop a call: a thread reads them from a pipe and sets a flag; the pipe's end ends the process."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe

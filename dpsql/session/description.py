@@ -68,10 +68,7 @@ def describe_statement(line: Pipeline, policy: Policy, statement: Statement, bou
 def explain_bound(
     line: Pipeline, statement: Statement, bound: Bound, paid: dict[str, RequestedBlock] | None = None
 ) -> Explanation:
-    """Explain the effect and the cost of a bound query, EXPLAIN or DECLARE.
-
-    ``paid``: blocks that earlier statements would pay, by key; this statement's blocks are added.
-    """
+    """Explain a bound query, EXPLAIN or DECLARE; add its blocks to ``paid``, which has those of earlier statements by key."""
     if bound is not None and not isinstance(bound, Plan):
         return explain_declaration(bound, line.ledger, statement.json)
     if bound is None:

@@ -132,10 +132,7 @@ class GatedQueries:
     def reader(
         self, lent: Mapping[str, pa.Table], operator: object = None, periods: Days | None = ()
     ) -> Read:
-        """Return the function that reads exact rows for an operator; without an operator, texts are not proved.
-
-        ``periods``: those that pay for the operator; None for all.
-        """
+        """Return the function that reads exact rows for an operator, with its paying periods; without one, nothing is proved."""
         engine, exact = self.engine, self.gate.reading(operator, periods)
         prove = self.gate.proving(operator, periods)
 

@@ -62,10 +62,7 @@ class OpenCell:
 
 
 class KeptResults:
-    """The kept results of one session.
-
-    A result's internal name is a digest of its content: a stored answer is reused only if its inputs are equal.
-    """
+    """A session's kept results; internal names are digests of the contents, so equal inputs reuse stored answers."""
 
     def __init__(self, policy: Policy, finisher: Finisher) -> None:
         self._policy = policy

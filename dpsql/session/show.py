@@ -30,10 +30,7 @@ from dpsql.session.result import Result
 
 
 def show(line: Pipeline, policy: Policy, what: str, limit: int | None = None) -> Result:
-    """Return the relation that ``SHOW <what>`` displays, or DESCRIBE and SUMMARIZE of a table.
-
-    ``policy`` is the part that the analyst may see; ``limit`` is SHOW LEDGER's number of rows, the last ones.
-    """
+    """Return what SHOW, DESCRIBE or SUMMARIZE displays, of the analyst's part of the policy; ``limit``: SHOW LEDGER's rows."""
     ledger = line.ledger
     word, _, table = what.partition(" ")
     if word in ("DESCRIBE", "SUMMARIZE"):

@@ -435,10 +435,7 @@ class StoredBlocks:
         fresh: bool,
         first: dict[str, RequestedBlock],
     ) -> bool:
-        """Look up a block's parts, and prepare the draws of the others; return whether it is stored in parts.
-
-        All of it depends on the statement, the policy and the stored answers alone.
-        """
+        """Look up a block's parts and prepare the others' draws, by public facts alone; return whether it is stored in parts."""
         model = self._narrow(plan, place, self._choose_model_days(parts)) if item.lent is not None else None
         if model is None:
             return False

@@ -295,10 +295,7 @@ _BITS = 21
 
 
 def _in_order(formula: str, parts: list[SparkValue], distinct: bool, suffix: str) -> SparkValue:
-    """Return an aggregate of doubles, added in the order of the values, in one task per group.
-
-    Spark adds in the order in which partitions arrive, which depends on other units' rows.
-    """
+    """Add doubles in the order of values, one task a group: Spark's order of partitions depends on other units' rows."""
     fields = ", ".join(
         f"'{n}', {write_cast(p, DOUBLE)}" for n, p in zip("xy", [*parts, *parts], strict=False)
     )

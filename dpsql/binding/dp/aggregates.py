@@ -434,10 +434,7 @@ class AggregateCall:
 
 
 def is_surely_within(typed: Typed) -> bool:
-    """Return whether an expression is within its bounds for all values of columns: if columns are only compared.
-
-    ``CASE WHEN x > 60 THEN 1 ELSE 0 END``, for example, is 0 or 1.
-    """
+    """Return whether an expression is within its bounds for all values of columns, as ``CASE WHEN x > 60 THEN 1 ELSE 0 END``."""
     return typed.type.kind == "BOOLEAN" or not any(_find_values(typed.node))
 
 

@@ -261,10 +261,7 @@ def _list_windows(tree: exp.Expr, block: StepBlock, outputs: Sequence[Count | Su
 
 
 def _choose_order(uses: Uses, orders: Mapping[str, int], windows: Sequence[WindowSum]) -> str:
-    """Return the key that orders most windows, first of those in ``uses``; if there is none, the last that partitions none.
-
-    ``orders``: the keys with their steps, in the order of GROUP BY.
-    """
+    """Return the key that orders most windows (the first of equals in ``uses``), or the last that partitions none."""
     for some in (uses.windows, windows):
         if asked := [window.order for window in some if window.order in orders]:
             return max(orders, key=asked.count)
@@ -482,10 +479,7 @@ _KEPT = "The tree is kept with the answer: other quantiles of these rows, asked 
 
 
 def choose_quantiles(binder: Binder, name: str, options: Options, currency: str) -> Collection[str]:
-    """Set the best or the requested strategy of a block's quantiles; return the ones that fit them.
-
-    ``currency``: that of the block's requested loss.
-    """
+    """Set the best or requested strategy of a block's quantiles, and return those that fit; ``currency``: of its loss."""
     place = _find_place(binder, name)
     item, word = binder.blocks[place], find_forced(options)
     operator = item.operator

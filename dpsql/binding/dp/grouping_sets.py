@@ -123,10 +123,7 @@ def lift_windows(select: exp.Select, binder: Binder) -> dict[int, exp.Expr]:
 
 
 def is_above(node: exp.Expr, windowed: Set[str]) -> bool:
-    """Return whether an expression contains a SQL window function, or the name of an item with one.
-
-    A bare name after OVER is that of a mechanism's histogram; a query has windows of its own.
-    """
+    """Return whether an expression contains a window function, or an item's name with one; a bare name after OVER is none."""
     for part in node.walk(prune=lambda n: isinstance(n, exp.Query)):
         if isinstance(part, exp.Window) and call_of(part) is None:
             return True
@@ -208,10 +205,7 @@ def _count_sets(node: exp.Expr) -> int:
 
 
 class Key(NamedTuple):
-    """One key of a grouping set: an expression over rows, or an item by its name or place.
-
-    Two items that are equal are two keys, as for DuckDB: ``SELECT w AS a, w AS b ... ROLLUP (a, b)``.
-    """
+    """A key of a grouping set: an expression over rows, or an item by name or place. As in DuckDB, equal items are two keys."""
 
     node: exp.Expr
     item: int | None = None

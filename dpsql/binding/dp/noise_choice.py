@@ -146,10 +146,7 @@ class NoiseMaker:
         return self._add_by_column(dealt, make)
 
     def add_gaussian_of_mu(self, dealt: Dealt, declared: Fraction) -> MomentNoise:
-        """Return moments with Gaussian noise whose squared mus are the shares, in mu or rho.
-
-        ``declared``: the delta of the pair that basic composition adds for one aggregate.
-        """
+        """Return moments with Gaussian noise for shares of mu or rho; ``declared``: the delta that basic composition adds."""
 
         def make(moments: Sequence[DealtMoment]) -> Noise:
             squared = sum((moment.part.mu_squared or Fraction(0) for moment in moments), Fraction(0))

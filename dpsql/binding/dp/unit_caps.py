@@ -133,10 +133,7 @@ def _list_clips(exact: Exact, groups: int) -> list[_Cut]:
 
 
 def _write_excess(clip: ClippedValue, most: int) -> str:
-    """Return the SQL of a row's excess over the bounds, clamped to a unit's ``most``, so that it can't overflow.
-
-    ``LEAST`` skips NULL, so a row without a value is left out first.
-    """
+    """Return SQL for a row's excess over the bounds, clamped to a unit's ``most``; NULL first, since ``LEAST`` skips it."""
     y = f"CAST({clip.y} AS HUGEINT)" if max(abs(clip.low), abs(clip.high)) + most > _LONG else clip.y
     near = f"LEAST(GREATEST({y}, {clip.low}), {clip.high})"
     far = f"LEAST(GREATEST({y}, {clip.low - most}), {clip.high + most})"

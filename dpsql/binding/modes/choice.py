@@ -148,10 +148,7 @@ class Selection:
         return replace(relation, alias=name or CANDIDATE, fields=fields, inputs=(self.found,))
 
     def _refuse_many(self, listed: Relation, span: Span | None) -> bool:
-        """Refuse candidates by their number before they are computed and compared with each other.
-
-        Return whether they ascend, so that each is listed once.
-        """
+        """Refuse too many candidates before they are computed; return whether they ascend, so that each is listed once."""
         (given,) = listed.inputs
         counted = count_candidates(given.sql, _exact(listed.fields[0]), MAX_CANDIDATES + 1)
         found = self.binder.known(replace(given, sql=counted.sql))

@@ -153,10 +153,7 @@ class ScoredStatistic:
     def write_all(
         self, source: str, columns: Sequence[str], extra: Mapping[str, str], count: int | None
     ) -> tuple[str, ...]:
-        """Return the queries of the statistic for all candidates of a relation, with further columns.
-
-        ``count``: the number of candidates; None if unknown, which a nested loop does not allow.
-        """
+        """Return the queries of the statistic for all candidates; a nested loop needs their number, ``count`` (None: unknown)."""
         candidates, shown = write_candidates(source, extra, every=True), (*columns, *extra)
         if not self.is_looped:
             return (self.statistic.write_scores(self.rows, candidates, shown).sql,)

@@ -333,10 +333,7 @@ def factor_of(typed: Typed, span: Span | None) -> Factor:
 
 
 def constant_of(typed: Typed, side: int) -> Factor:
-    """Return an additive public number, which moves nothing.
-
-    A missing one is 0; with a ``side`` it is the least number (-1) or the greatest (1), which LEAST and GREATEST may skip.
-    """
+    """Return an additive public number; a missing one is 0, or with a ``side`` the least (-1) or the greatest (1) number."""
     return Factor(typed, _scale(typed), -FARTHEST, FARTHEST, side * FARTHEST)
 
 

@@ -268,10 +268,7 @@ GROWING = tuple(_LISTS.split())
 
 
 class BinderState:
-    """The part of a plan in a binder at one moment; later bindings can be undone.
-
-    Names and the indices of FROM items are not reused.
-    """
+    """A binder's part of a plan at one moment, to undo later bindings; names and indices of FROM items are not reused."""
 
     def __init__(self, binder: Binder) -> None:
         self._binder = binder

@@ -143,10 +143,7 @@ class Catalog:
         return frozenset(found)
 
     def fields(self, table: Table, name: str, named: Collection[str] | None = None) -> tuple[Field, ...]:
-        """Return the table's columns, under its name in the exact query, with the bounds and values that the policy declares.
-
-        ``named``: as for :meth:`relation`.
-        """
+        """Return the table's columns in the exact query, with declared bounds and values. ``named``: as for :meth:`relation`."""
         fields = self._all_fields(table)
         if named is not None:
             fields = tuple(fields[place] for place in self._find_read(table, named))
@@ -374,10 +371,7 @@ class Catalog:
         subject: Table,
         days: Days | None,
     ) -> tuple[exp.Expr, list[exp.Expr]]:
-        """Join a query of a table with the rest of its path, in place; return the unit, and the parts of it.
-
-        Rows without a unit are left out.
-        """
+        """Join a query of a table with the rest of its path, in place, without rows that lack a unit; return unit and parts."""
         if len(path) > 1:
             unit: exp.Expr = column(_FOUND, _hop(place))
             parts, read = [unit], list[exp.Expr]()

@@ -307,10 +307,7 @@ def replace_source(bound: From, relation: Relation, make: Callable[[exp.Expr], e
 
 
 def count_rows_per_key(binder: Binder, item: exp.Expr, relation: Relation, keys: list[Field]) -> int | None:
-    """Return the most rows of a public FROM item with equal keys (all without keys); None if unknown before a release.
-
-    Of a release, a row with all of its groups' keys is known to be the only one.
-    """
+    """Return the most rows of a public FROM item with equal keys; None if unknown. A release has one row for its full key."""
     if relation.inputs:
         rows, names = relation.inputs[0].sql, [key.typed.node.name for key in keys]
     else:
@@ -368,11 +365,7 @@ def find_unmatched(
     private: tuple[bool, bool],
     lost: LostColumns,
 ) -> Unmatched | None:
-    """Return the unmatched rows after a join.
-
-    ``private``: whether its left and its right side are private; ``lost``: as from :func:`find_lost_columns`, including
-    the right side's.
-    """
+    """Return the unmatched rows after a join of these ``private`` sides; ``lost``: from :func:`find_lost_columns`."""
     side, kind = (join_word(join, key) for key in ("side", "kind"))
     left, right = private
     known = tuple(on)

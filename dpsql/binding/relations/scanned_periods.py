@@ -236,10 +236,7 @@ class _Columns:
         return (fold(node.table), fold(node.name)) in self._qualified
 
     def fold(self, node: exp.Expr, holds: bool = True) -> Days | None:
-        """Return days that contain those of every row for which a condition holds; None if it is not understood.
-
-        ``holds``: False for the rows for which it doesn't hold.
-        """
+        """Return days that contain every row for which a condition holds (``holds`` False: doesn't); None if not understood."""
         node = node.unnest()
         if isinstance(node, exp.And | exp.Or):
             sides = [self.fold(side, holds) for side in (node.left, node.right)]

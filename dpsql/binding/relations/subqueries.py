@@ -331,11 +331,7 @@ class _Place:
         return Typed(exp.paren(exp.In(this=row, query=inner.subquery())), BOOLEAN, None, False, None)
 
     def _exists(self, same: _Membership, query: Callable[[Sequence[exp.Expr]], exp.Expr]) -> Typed:
-        """Return EXISTS or IN.
-
-        IN is NULL if no row is equal and one may be, because of a NULL. A condition treats NULL as FALSE, and below NOT
-        as TRUE, so one EXISTS is enough.
-        """
+        """Return EXISTS or IN; one EXISTS is enough, since a condition treats a NULL of IN as FALSE, and below NOT as TRUE."""
         found: exp.Expr = exp.Exists(this=query(same.equal))
         sign = _sign(self.node, self.condition)
         if isinstance(self.node, exp.In) and sign < 1:

@@ -265,10 +265,7 @@ def cut_unit_rows(
 
 
 def cut_block_rows(relation: Relation, sides: int) -> tuple[exp.Expr, str]:
-    """Return a relation's rows with a public number of each unit's, and EXPLAIN's sentence on it.
-
-    ``sides``: the mentions of private rows that may meet in a block.
-    """
+    """Return the rows with a public number of each unit's, and a sentence on it; ``sides``: mentions that may meet in a block."""
     total = max_unit_rows(relation.tables)
     least = floor_root(min(total, SORTED_ROWS), sides)
     known = relation.max_rows or relation.max_rows_per_group or 0
@@ -368,10 +365,7 @@ def _rows_of_each_side(fan_out: int, several: list[Relation], meeting: UnitMeeti
 
 
 def frames_of(select: exp.Select) -> tuple[int, ...]:
-    """Return the lengths of the moving frames in a SELECT's windows; 0 for an unbounded one.
-
-    An ordered aggregate without a frame has one from the first row.
-    """
+    """Return the lengths of the moving frames of a SELECT's windows and ordered aggregates; 0 for an unbounded one."""
     lengths = []
     places = [
         *select.expressions,
@@ -393,10 +387,7 @@ def frames_of(select: exp.Select) -> tuple[int, ...]:
 
 
 def levels_of(select: exp.Select, outer: Names | None, env: Env, catalog: Catalog) -> int:
-    """Return the number of joined queries over rows of one unit: this one, outer and inner ones.
-
-    An inner query with equalities only is no join: each row finds its own by a hash.
-    """
+    """Return the number of nested joins of one unit's rows; inner queries with equalities alone are found by a hash."""
     around = len(list(outer.scopes())) if outer is not None and _compares_rows(select) else 0
     return 1 + around + _deepest(select, env, catalog)
 

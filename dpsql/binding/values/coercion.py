@@ -104,10 +104,7 @@ def cast_fitting(typed: Typed, kind: Type) -> exp.Expr:
 
 
 def let_meet(typed: Typed, kind: Type) -> exp.Expr:
-    """Return the value's node in a type; a value that doesn't fit becomes NULL.
-
-    DuckDB casts a number itself only if all numbers of its type fit, so its casts are proved from types alone.
-    """
+    """Return the value's node in a type, NULL if it doesn't fit. DuckDB's own casts must be safe for the whole type."""
     if typed.type == NULL:
         return exp.Null()
     known = typed if _literal(typed) else replace(typed, reach=None)

@@ -402,10 +402,7 @@ def mark_length(typed: Typed) -> Typed:
 
 
 def hold(typed: Typed, most: int | None = None) -> Typed:
-    """Return the value with NULL for lengths above its public bound and ``most``.
-
-    The columns that the value is chosen from are checked, so nothing is computed twice.
-    """
+    """Return the value, NULL above ``most`` or its public length; the columns it is chosen from are checked, not the whole."""
     if typed.type.kind not in _SIZED or typed.type.sql == "ENUM":
         return typed
     length = length_of(typed)

@@ -179,10 +179,7 @@ _FEWEST = 2**10
 
 @dataclass(frozen=True)
 class Grid:
-    """The steps per unit, and the bounds in steps, rounded outward.
-
-    ``wide``: whether values need 64-bit integers; those above 2^53 steps are missing.
-    """
+    """Steps per unit, and bounds in steps, rounded outward; ``wide``: values of 64 bits, missing above 2^53 steps."""
 
     steps: Fraction
     low: int
@@ -388,10 +385,7 @@ _MOST_DIGITS = 9
 
 
 def snap_to_decimal(total: exp.Expr, bounds: Bounds | None) -> exp.Expr:
-    """Return a total of doubles on the grid of their bounds, rounded to a short decimal if one is near.
-
-    So the total of 19.99, 29.99 and 50.02 is 100, without an error of the grid.
-    """
+    """Return a total on the grid of bounds, rounded to a short decimal if one is near: 19.99 + 29.99 + 50.02 is 100."""
     fine = choose_fine_steps(bounds)
     if fine is None:
         return total

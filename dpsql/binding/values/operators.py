@@ -595,10 +595,7 @@ _Parts = Callable[[exp.Expr, Typed, Sequence[exp.Expr], Bind], Typed]
 
 
 def _binds_map(name: str, key: bool, missing: Type | None = None) -> Callable[[_Parts], _Parts]:
-    """Register the binder of a function of a map, and of a key if ``key`` is set, in SQL's order.
-
-    Of NULL it is NULL of the type ``missing``, or of no type.
-    """
+    """Register the binder of a function of a map (and of a key, if ``key``); of NULL it is NULL of the type ``missing``."""
 
     def register(function: _Parts) -> _Parts:
         def handle(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:

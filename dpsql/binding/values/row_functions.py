@@ -238,10 +238,7 @@ for _name in LIST_AGGREGATES:
 
 
 def bind_membership(value: exp.Expr, held: exp.Expr, bind: Bind, missing: bool = False) -> Typed:
-    """Bind a test for a value in a list of constants or of the row.
-
-    ``missing``: as in ``x = ANY(list)``, the answer is NULL if only a NULL in the list may be equal.
-    """
+    """Bind a test for a value in a list; ``missing``: NULL if only a NULL may be equal, as in ``x = ANY(list)``."""
     if not isinstance(held, exp.Array):
         return bind_contains(exp.ArrayContains(this=held.copy(), expression=value.copy()), bind)
     written = exp.In(this=value.copy(), expressions=[item.copy() for item in held.expressions])

@@ -148,10 +148,7 @@ class Bounds:
 
     @classmethod
     def greatest(cls, items: Iterable[tuple[Bounds | None, bool]]) -> Bounds:
-        """Return the bounds of GREATEST, from intervals, each with whether its value may be missing.
-
-        The function skips NULLs, so the low end is the highest among values that are never missing.
-        """
+        """Return the bounds of GREATEST, which skips NULLs: the low end is the highest of values that are never missing."""
         given = [(i or UNKNOWN, nullable) for i, nullable in items]
         sure = [i.low for i, nullable in given if not nullable and i.low is not None]
         low = max(sure) if sure else reduce(_least, [i.low for i, _ in given])
@@ -261,10 +258,7 @@ class Type:
 
     @property
     def two_faced(self) -> bool:
-        """Whether equal values may look different: 0.0 and -0.0, a month and 30 days.
-
-        A group of them is shown as the first row's value, which one unit could choose for all.
-        """
+        """Whether equal values may look different (0.0 and -0.0): one unit's row could then choose the shown value of a group."""
         return any(part.kind in ("DOUBLE", "INTERVAL") for part in self.walk())
 
     def walk(self) -> Iterator[Type]:
@@ -453,10 +447,7 @@ class Typed:
 
     @property
     def moment(self) -> exp.Expr | None:
-        """The moment that a local time shows, if it is known: a zone may show two moments alike.
-
-        A value made from the local time has another node, so it doesn't keep the moment.
-        """
+        """The moment that a local time shows, if known, as a zone may show two alike; values made from the local time lose it."""
         if self.type.kind == "MOMENT":
             return self.node
         return self.twin[1].copy() if self.twin is not None and self.twin[0] == self.node else None

@@ -420,10 +420,7 @@ def _place(unit: str, seconds: Fraction) -> int | None:
 
 
 def bound_dates_apart(unit: str, start: Bounds | None, end: Bounds | None, elapsed: bool) -> Bounds | None:
-    """Return the bounds of the number of a unit's borders between two times, or of the whole units ``elapsed``.
-
-    At most one whole unit fewer elapses than borders are crossed.
-    """
+    """Return bounds of the number of a unit's borders between two times, or of whole units ``elapsed``, at most one fewer."""
     if start is None or end is None:
         return None
     least, most = _apart(unit, start.high, end.low), _apart(unit, start.low, end.high)

@@ -290,10 +290,7 @@ _NEGATED = (r"\D", r"\W", r"\S")
 
 
 def _reads_on(pattern: str) -> bool:
-    """Return whether a search may read far past the end of a match.
-
-    It may if an unbounded part is optional or an alternative; otherwise text after a match is read again at most once.
-    """
+    """Return whether a search may read far past a match: if an unbounded part of the pattern is optional or an alternative."""
     pieces, endless, inside = _pieces(pattern), False, [False]
     for i, piece in enumerate(pieces):
         repeat = _REPEAT.match(piece)

@@ -553,10 +553,7 @@ class GroupedCandidates:
 
 
 def group_countable(scores: CandidateScores, read: Reader) -> GroupedCandidates | None:
-    """Group candidates with one count each, on one side of a threshold, times factors of one sign.
-
-    None for others, for few candidates, for incomparable types, and if rows must stay in the engine.
-    """
+    """Group candidates with one count on one side of a threshold, times factors of one sign; None if the route isn't for them."""
     if not read.room or len(scores.terms) != 1 or scores.base is not None or scores.form is not None:
         return None
     term, counted = scores.terms[0], scores.histograms[0]

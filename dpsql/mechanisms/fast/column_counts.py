@@ -151,10 +151,7 @@ class PlaceCounts:
 def count_arrays(
     arrays: Iterable[NumberArray], low: int, high: int, number: NumberRows | None = None
 ) -> NDArray[np.int64]:
-    """Count the integers, made by ``number`` if given, equal to each of ``low`` to ``high``.
-
-    This thread counts while the engine's threads fill its buffer: another one would share the cores with them.
-    """
+    """Count the integers equal to each of ``low`` to ``high``, in this thread, while the engine's threads fill its buffer."""
     bins = high - low + 1
     room = min(_ROWS, max(_FEW_ROWS, 2 * bins))
     found, beyond = PlaceCounts(bins, room), 0

@@ -559,10 +559,7 @@ def _tried(value: object) -> tuple[str, object] | None:
 
 
 def find_winner(values: Sequence[object], rounds: int = 1) -> tuple[tuple[str, object] | None, int]:
-    """Return label and value of the most frequent vote, and its radius: :func:`measure_votes_radius`.
-
-    The first label wins ties, so that the winner is a function of the counts. Without votes there is none.
-    """
+    """Return label, value and radius (:func:`measure_votes_radius`) of the most frequent vote, the first of equals, if any."""
     leading = sorted(count_votes(values).items(), key=lambda item: (-item[1][0], item[0]))
     counts = [count for _, (count, _) in leading[:2]] + [0, 0]
     radius = measure_votes_radius(counts[0], counts[1], rounds)

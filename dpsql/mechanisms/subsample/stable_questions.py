@@ -109,10 +109,7 @@ class StabilityRule:
 
     @cached_property
     def bar(self) -> int:
-        """The least integer that the threshold noise exceeds with probability at most :attr:`failure`.
-
-        That probability is exp(-rate (bar + 1)); the logarithm is rounded up.
-        """
+        """The least integer that threshold noise exceeds with probability exp(-rate (bar + 1)), at most :attr:`failure`."""
         most = ia.log(ia.rational(1 / self.failure, _BITS), _BITS)[1]
         return max(0, math.ceil(ia.fraction(most) / self.noise.threshold_rate) - 1)
 

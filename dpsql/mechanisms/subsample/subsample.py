@@ -252,10 +252,7 @@ def _list_reaches(points: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class BlockMedian(Combiner):
-    """``'median'``: the median of the results by the exponential mechanism on the grid.
-
-    Loss: epsilon, of bounded range, and that of the interval's ``reach``, if any.
-    """
+    """``'median'``: the exponential mechanism on the grid. Loss: epsilon, of bounded range, and that of ``reach``, if any."""
 
     name: str
     bounds: ResultRange | UnboundedRange

@@ -209,10 +209,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             self._watch = SocketWatch(self.port, arrivals, self._find_most)
 
     def look_at_connections(self) -> None:
-        """Drop connections that have not logged in: slow ones, and the oldest of too many.
-
-        A Unix socket needs no such limit, since its folder's mode restricts access.
-        """
+        """Drop connections that are slow to log in, and the oldest of too many; a Unix socket is limited by its folder's mode."""
         if self._watch is not None:
             self._watch.look()
 

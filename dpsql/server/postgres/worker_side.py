@@ -186,10 +186,7 @@ class PostgresSession:
     # -- answers -----------------------------------------------------------------------------------------------
 
     def run(self, head: Head) -> Iterator[Message]:
-        """Answer a client's text: for each statement its columns, its rows and its end.
-
-        ``head`` has the text, and types, values and formats of parameters.
-        """
+        """Answer each statement of a text: columns, rows, end. ``head``: the text, and parameters' types, values, formats."""
         asked = self._read_asked(head)
         if not get_field(head, "simple", bool, False) and sum(part.count for part in asked.parts) > 1:
             raise ParseError(_ONE, hint=_APART)
@@ -385,10 +382,7 @@ class PostgresSession:
     # -- schema before payment -----------------------------------------------------------------------------------
 
     def describe(self, head: Head) -> Iterator[Message]:
-        """Yield a description of a statement: its parameters, unless ``portal`` is set, its price and columns.
-
-        Spends nothing, and reads no private row.
-        """
+        """Describe a statement: its parameters (without ``portal``), price and columns. Spends nothing; reads no private row."""
         asked = self._read_asked(head)
         if sum(part.count for part in asked.parts) > 1:
             raise ParseError(_ONE, hint=_APART)
