@@ -84,11 +84,7 @@ def add_policy(
 
 
 def take_policy(given: argparse.Namespace) -> None:
-    """Use a policy that is given as an argument as ``--policy``.
-
-    Raises:
-        ParseError: both are given.
-    """
+    """Use a policy that is given as an argument as ``--policy``; ParseError if both are given."""
     place = given.policy_place
     if not place:
         return
@@ -206,12 +202,7 @@ def add_answer_commands(commands: Commands) -> None:
 
 
 def add_session_arguments(command: argparse.ArgumentParser, servers: bool = False) -> None:
-    """Add the arguments that open a session, or the ledger of one.
-
-    Args:
-        command: takes them.
-        servers: whether the session may be one on an owner's server.
-    """
+    """Add the arguments that open a session (with ``servers``, also on an owner's server), or a ledger."""
     where = command.add_mutually_exclusive_group(required=True)
     add_file(where, "--policy", "the policy file")
     add_database(command)

@@ -99,11 +99,7 @@ def is_this_machine(host: str) -> bool:
 
 
 def find_token(token: str | None, file: str | Path | None = None) -> str | None:
-    """Return the token: the given one, the first line of a file, or the value of ``DPSQL_TOKEN``; None if there is none.
-
-    Raises:
-        ServerError: the file can't be read, or its content can't be a token. It is not repeated.
-    """
+    """Return the given token, a file's first line, or ``DPSQL_TOKEN``, or None; ServerError, without it, if it isn't one."""
     where = "this"
     if token is None and file is not None:
         where, token = f"the first line of {file}", read_secret(file)
@@ -115,11 +111,7 @@ def find_token(token: str | None, file: str | Path | None = None) -> str | None:
 
 
 def read_secret(file: str | Path) -> str:
-    """Return the first line of a file that only its owner may read.
-
-    Raises:
-        ServerError: the file can't be read, or others may read it.
-    """
+    """Return the first line of a file that only its owner may read; ServerError otherwise."""
     try:
         with Path(file).expanduser().open("rb") as opened:
             _check_private(file, os.fstat(opened.fileno()))
@@ -304,11 +296,7 @@ class ClientCertificate:
 
 
 def read_authority(file: str | Path) -> bytes:
-    """Read the certificates of an authority.
-
-    Raises:
-        ServerError: the file can't be read, or holds no certificate.
-    """
+    """Read the certificates of an authority; ServerError if the file can't be read, or holds no certificate."""
     import ssl  # 10 ms, for servers alone
 
     text = _read(file, "file of certificates")

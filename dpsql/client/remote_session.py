@@ -347,11 +347,7 @@ class RemoteSession(AnalystSession):
         self._ask("check_name", {"name": name})
 
     def register(self, name: str, function: Callable[..., object], **options: object) -> NoReturn:
-        """Raise an error: a Python function would run on the owner's machine.
-
-        Raises:
-            ServerError: always.
-        """
+        """Raise a ServerError: a Python function would run on the owner's machine."""
         raise ServerError(
             "Python functions can't be registered on a server: they would run where the data are.",
             hint="write the statistic as SQL in SELECT WITH SUBSAMPLE; the owner can register functions in a session of theirs.",
@@ -359,11 +355,7 @@ class RemoteSession(AnalystSession):
 
     @property
     def account(self) -> NoReturn:
-        """Raise an error: the ledger and its report are the owner's.
-
-        Raises:
-            ServerError: always.
-        """
+        """Raise a ServerError: the ledger and its report are the owner's."""
         raise ServerError(
             "the ledger is the owner's, and so is its report: the owner runs dpsql report.",
             hint="session.budget() and session.ledger() show what is yours; SHOW BUDGET and SHOW LEDGER too.",

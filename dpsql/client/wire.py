@@ -419,11 +419,7 @@ def _check_date(value: datetime.date, kind: type[datetime.date]) -> str:
 
 
 def write_question(question: Question) -> dict[str, Any]:
-    """Return a cell's text, parameters by name, epsilon, and whether it asks for synthetic rows, as JSON values.
-
-    Raises:
-        BindError: the parameters don't fit the text.
-    """
+    """Return a cell's text, parameters, epsilon, and synthetic flag as JSON; BindError if parameters don't fit it."""
     text, named = name_parameters(question.text, question.params)
     params = None if question.params is None else write_params(named)
     epsilon = question.epsilon

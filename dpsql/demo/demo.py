@@ -16,13 +16,7 @@ from dpsql.late_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of the quick start.
-
-    Args:
-        about: its subject.
-        text: its statement.
-        refused: whether it shows an error.
-    """
+    """A cell of the quick start: its subject, its statement, and whether it shows an error."""
 
     about: str
     text: str

@@ -97,13 +97,7 @@ _OBJECTS = b"dpsql objects"
 
 
 def to_arrow(name: str, frame: Any) -> pa.Table:
-    """Convert a frame, a mapping of columns to lists, or an Arrow object to a table that DuckDB can read.
-
-    Lists and columns of objects become texts (see :func:`list_object_columns`), and invalid values NULL.
-
-    Raises:
-        PolicyError: it is no table, or Arrow can't represent a column.
-    """
+    """Convert a frame, mapping or Arrow object (objects to texts, invalid values to NULL); PolicyError if Arrow can't."""
     module = type(frame).__module__.partition(".")[0]
     wrong = None
     what = f"the table {name} is a {type(frame).__name__}, which is no table."

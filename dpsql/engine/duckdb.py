@@ -88,12 +88,7 @@ def estimate_rows(ask: Callable[[str], Sequence[Sequence[object]]], relation: st
 
 
 class LittleQueries:
-    """The small queries of one cursor.
-
-    Args:
-        con: the cursor; only this object prepares statements on it.
-        steady: whether the data can't change while it is open.
-    """
+    """The small queries of a cursor that nothing else prepares on; ``steady``: the data can't change while it is open."""
 
     def __init__(self, con: duckdb.DuckDBPyConnection, steady: bool) -> None:
         self.con, self._steady = con, steady
@@ -170,11 +165,7 @@ def ask_for_narrow_decimals(con: duckdb.DuckDBPyConnection) -> bool:
 
 
 class NumberCursor:
-    """A lazily opened cursor for one query at a time.
-
-    Args:
-        open_cursor: opens it, or returns None if that is impossible; None if there never is one.
-    """
+    """A lazily opened cursor for one query at a time; ``open_cursor`` returns None if there can be none."""
 
     def __init__(self, open_cursor: Callable[[], duckdb.DuckDBPyConnection | None] | None) -> None:
         self._open = open_cursor
@@ -471,12 +462,7 @@ class DuckDBEngine(Engine):
             self._instance = None
 
     def _open_another(self, views: Sequence[str], numbers: bool = False) -> duckdb.DuckDBPyConnection | None:
-        """Return a cursor that sees all relations of the engine's own cursor; None if that is impossible.
-
-        Args:
-            views: the texts of its temporary views.
-            numbers: whether it is for numeric columns.
-        """
+        """Return a cursor that sees the own cursor's relations, or None; ``numbers``: whether it is for numeric columns."""
         with contextlib.suppress(duckdb.Error, PolicyError):
             if isinstance(self._database, duckdb.DuckDBPyConnection):
                 con = self._open_cursor(self._database)

@@ -195,11 +195,7 @@ class Finisher(sandbox.Idle):
     def finish(
         self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = (), most: int | None = None
     ) -> pa.Table:
-        """Run a query over released relations and public tables; stop after ``most`` rows, if given, plus one.
-
-        Raises:
-            BindError: it failed on them, or reached a limit; the message may be shown, as nothing here is private.
-        """
+        """Run a query over released and public relations, up to ``most`` rows plus one; BindError if it fails."""
         return self._run("running", sql, relations, public, most)
 
     def repeats(self, sql: str, public: Iterable[str] = ()) -> bool:

@@ -128,11 +128,7 @@ class Losses:
 def count_losses(
     table: Table, files: Collection[str], types: Mapping[str, str], limit: int | None = SAMPLE_ROWS
 ) -> Losses | None:
-    """Count the values of the first records of text files that would be NULL; None if the files can't be read.
-
-    Args:
-        limit: the number of records; None for all.
-    """
+    """Count values of the first ``limit`` records (None: all) that would be NULL; None if files can't be read."""
     with suppress(PolicyError, duckdb.Error, *READ_ERRORS):
         return _count(table, files, types, limit)
     return None
@@ -176,11 +172,7 @@ def _take(path: str, table: Table, text: Format, limit: int | None) -> pa.Table 
 
 
 def propose_format(table: Table, files: Collection[str], wanted: Iterable[str] = ()) -> TextProposal | None:
-    """Propose a format and types of CSV files; None if they can't be read.
-
-    Args:
-        wanted: columns that the policy names.
-    """
+    """Propose a format and types of CSV files (None if unreadable); ``wanted``: the columns that the policy names."""
     with suppress(PolicyError, duckdb.Error, *READ_ERRORS):
         return _propose(table, files, list(wanted))
     return None

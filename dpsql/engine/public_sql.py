@@ -202,12 +202,7 @@ class PublicProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, sent: Sent, seconds: float) -> tuple[dict[str, Any], pa.Table | None]:
-        """Return a query's column information, and its rows.
-
-        Raises:
-            BindError: it failed, or reached a limit.
-            KeyboardInterrupt: it was stopped.
-        """
+        """Return a query's columns and rows; BindError if it failed or reached a limit, KeyboardInterrupt if stopped."""
         process = self._process or self._start()
         try:
             end = time.monotonic() + seconds
@@ -434,11 +429,7 @@ class PublicQuery(NamedTuple):
 
 
 def check_public(sql: str, relations: Iterable[str], columns: Iterable[str]) -> PublicQuery:
-    """Refuse SQL that does anything but compute from these relations.
-
-    Raises:
-        BindError: it reads or calls something else, or DuckDB can't parse it.
-    """
+    """Raise BindError for SQL that does more than compute from these relations, or that DuckDB can't parse."""
     tree = json.loads(sandbox.parse_to_json(sql))
     if tree.get("error", True) or len(tree["statements"]) != 1:
         message = str(tree.get("error_message", "this is not one query"))[:200]

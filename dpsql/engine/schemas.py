@@ -152,12 +152,7 @@ def _read_files(pattern: str, base: Path) -> TableSchema:
 
 
 def _check_alike(pattern: str, headings: Mapping[str, list[str]], nested: bool = False) -> None:
-    """Refuse files with different columns, which can't be one table.
-
-    Args:
-        pattern: the glob that matched them.
-        nested: whether a file may have additional columns.
-    """
+    """Refuse files of a glob with different columns; ``nested``: whether a file may have additional ones."""
     (first, names), *rest = headings.items()
     mine = {fold(name) for name in names}
     for path, others in rest:

@@ -662,11 +662,7 @@ def list_catalog(con: duckdb.DuckDBPyConnection) -> list[Listed]:
 
 
 def find_source(table: Table, base: Path) -> list[str] | None:
-    """Return the files of a table's source; None for a table of the database.
-
-    Raises:
-        PolicyError: there are none, or dpsql doesn't read their format.
-    """
+    """Return the files of a table's source; None for a database's table. PolicyError if there are none, or of no known format."""
     if not table.file:
         return None
     if not (table.source or "").lower().endswith(FILE_ENDINGS):

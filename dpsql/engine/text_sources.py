@@ -223,11 +223,7 @@ def require_reader(path: str) -> None:
 
 
 def _read_sheet(path: str, text: Format) -> Iterator[list[str | None]]:
-    """Yield the rows of a spreadsheet that have a value, as wide as the one that names the columns.
-
-    Raises:
-        OSError: it can't be read, or has no such sheet.
-    """
+    """Yield a spreadsheet's rows with a value, as wide as the one of names; OSError if unreadable or without the sheet."""
     import fastexcel
 
     read = None
@@ -251,11 +247,7 @@ _MIDNIGHT = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}) 00:00:00$"
 
 
 def read_heading(path: str, text: Format) -> list[str]:
-    """Return the column names in a file's first record, without blanks around them.
-
-    Raises:
-        PolicyError: the record contains NUL, or a line's end within a name.
-    """
+    """Return the stripped column names of a file's first record; PolicyError for NUL or a line's end within one."""
     if is_sheet(path):
         return [(name or "").strip() for name in next(_read_sheet(path, text), [])]
     line = read_first_record(path, text)
@@ -355,11 +347,7 @@ RECORDS = "dpsql_records"
 def copy_text(
     con: duckdb.DuckDBPyConnection, name: str, table: Table, columns: Mapping[str, str], files: Iterable[str]
 ) -> None:
-    """Create a temporary table of the records of text files.
-
-    Raises:
-        PolicyError: a file is unreadable or lacks a column.
-    """
+    """Create a temporary table of the records of text files; PolicyError if a file is unreadable or lacks a column."""
     text = (table.format or Format()).fit(table.source, table.text)
     files = list(files)
     check_heading(table, text, columns, files)

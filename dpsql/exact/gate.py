@@ -65,11 +65,7 @@ class TableNames(Protocol):
 
 @dataclass
 class Forms:
-    """Writes a session's exact texts in the form to compare.
-
-    Args:
-        content: returns a text for a public table that is equal for equal rows.
-    """
+    """Writes a session's exact texts in the form to compare; ``content`` returns equal texts for public tables of equal rows."""
 
     gate: Gate
     policy: Policy
@@ -197,11 +193,7 @@ class Gate:
         self._write = lru_cache(MAX_EXACT_TEXTS)(self._write_shaped)
 
     def exact(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
-        """Return the text that the engine runs for an operator's query.
-
-        Args:
-            lent: the columns of the public relations passed with it, by relation.
-        """
+        """Return the text that the engine runs for an operator's query; ``lent``: the public relations' columns, by relation."""
         return self._write(*self._whole(sql, lent))[0]
 
     def shape(self, sql: str, lent: Mapping[str, Sequence[str]]) -> ShapedText:
@@ -346,11 +338,7 @@ class Gate:
         claims: Sequence[ClaimedText],
         tables: Mapping[str, pa.Table] | None = None,
     ) -> str:
-        """Return the text that the engine runs for an operator, proved now or before.
-
-        Args:
-            lent: the columns of the relations passed with it.
-        """
+        """Return the engine's text for an operator's query, proved now or before; ``lent``: as for :meth:`exact`."""
         text, shaped = self._write(*self._whole(sql, lent))
         mine, others = _find_claims(sql, text, lent, claims)
         for claimed in mine:

@@ -73,11 +73,7 @@ def normalise(
 
 
 def write_parameters(tree: exp.Expr) -> str:
-    """Return the text of a tree.
-
-    Raises:
-        UnsupportedError: it would lack a parameter or another part of the tree.
-    """
+    """Return the text of a tree; UnsupportedError if it would lack a parameter or another part of the tree."""
     text = write_whole(tree)
     if count_parameters(text) != Counter(n.name for n in list_nodes(tree) if isinstance(n, exp.Placeholder)):
         raise UnsupportedError("a value would be lost")

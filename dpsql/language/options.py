@@ -330,11 +330,7 @@ _INSTEAD = {
 def read_options(
     pairs: list[tuple[str, exp.Expr, exp.Expr]], readers: Readers, what: str
 ) -> tuple[dict[str, object], dict[str, exp.Expr]]:
-    """Read ``(name, value, place)`` triples by a table of readers.
-
-    Raises:
-        BindError: an unknown or repeated name (with the nearest known one), or a value of the wrong kind.
-    """
+    """Read ``(name, value, place)`` triples by a table of readers; BindError for unknown or repeated names, or values."""
     values: dict[str, object] = {}
     nodes: dict[str, exp.Expr] = {}
     for name, value, place in pairs:

@@ -107,11 +107,7 @@ MAX_LIST_PARAMETER = 10_000
 
 
 def make_literal(value: object, name: str = "", span: Span | None = None) -> exp.Expr:
-    """Return a SQL literal of a Python value.
-
-    Raises:
-        BindError: NaN, an infinity, a number that is too long, or a type without SQL literals.
-    """
+    """Return a SQL literal of a Python value; BindError for NaN, infinities, long numbers and other types."""
     if isinstance(value, StandIn):
         made = make_literal(value.value, name, span)
         for node in made.walk():

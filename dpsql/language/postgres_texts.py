@@ -182,11 +182,7 @@ def _write_array(held: exp.Expr, kind: exp.Expr | None) -> exp.Expr:
 
 
 def spell_clocks(tokens: Sequence[Token]) -> list[Token]:
-    """Write the time of ``INTERVAL '3 days 02:00:00'`` as microseconds, and return the tokens; sqlglot drops a time.
-
-    Raises:
-        ParseError: sqlglot would drop another part.
-    """
+    """Write the time in ``INTERVAL '3 days 02:00:00'`` as microseconds; ParseError if sqlglot would drop another part."""
     out = list(tokens)
     for place, (word, held) in enumerate(itertools.pairwise(tokens), 1):
         if word.token_type != TokenType.INTERVAL or held.token_type != TokenType.STRING:

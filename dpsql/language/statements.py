@@ -507,11 +507,7 @@ MAX_VIEW = 100
 
 
 def _read_release(tokens: list[Token], text: str) -> tuple[ReleaseStep, int] | None:
-    """Return the step of a release's statement, and the index of its name; None for other statements.
-
-    Raises:
-        ParseError: it is meant as one, such as the statement of a view.
-    """
+    """Return a release statement's step and the index of its name, or None; ParseError if it is meant as one."""
     words = [token.text.upper() for token in tokens[:8]]
     word, at = words[0], 1
     step: ReleaseStep = "create" if word == "CREATE" else "refresh" if word == "REFRESH" else "drop"

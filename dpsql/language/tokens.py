@@ -195,11 +195,7 @@ _CONTROLS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
 def _read_escapes(token: Token, text: str) -> Token:
-    """Return the token of a text with escapes, such as ``E'it''s'``.
-
-    Raises:
-        ParseError: an escape of a character by its number, which DuckDB's versions read differently.
-    """
+    """Return the token of a text with escapes, ``E'it''s'``; ParseError for characters by number, read in two ways."""
     coded: list[str] = []
 
     def read(found: re.Match[str]) -> str:
@@ -222,11 +218,7 @@ def _read_escapes(token: Token, text: str) -> Token:
 
 
 def _read_tokens(text: str) -> list[Token]:
-    """Return sqlglot's tokens, with ``$a,$`` of ``f($a,$b)`` not read as a string delimiter.
-
-    Raises:
-        TokenError: a quote or a comment does not end.
-    """
+    """Return sqlglot's tokens, with ``$a,$`` of ``f($a,$b)`` no string; TokenError for an unfinished quote or comment."""
     few = text.count("$") < 2
     signs = set() if few else {found.start("sign") for found in _PARAMETER.finditer(text) if found["sign"]}
     if len(signs) < 2:

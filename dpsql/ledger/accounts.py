@@ -91,11 +91,7 @@ def _open_filters(limits: str) -> tuple[tuple[str | None, Accountant], ...]:
 
 
 def restore_states(limits: str, sums: Sequence[Any], read: ReadContent | None) -> list[FilterState] | None:
-    """Return filters with the sums of a checkpoint; None if this version of dpsql keeps other sums.
-
-    Args:
-        read: reads the content of the checkpoint's row; None if that is gone.
-    """
+    """Return filters with the sums of a checkpoint, whose content ``read`` returns; None if it has other sums."""
     states = open_states(limits)
     if len(states) != len(sums):
         raise ValueError("a sum for each filter")

@@ -75,11 +75,7 @@ def link_row(previous: str, seq: int, kind: str, statement: int, at: str, body: 
 
 
 def verify_rows(rows: Iterable[tuple[object, ...]], seq: int = 0, head: str = START) -> Iterator[Row]:
-    """Yield the rows, after checking that they follow row ``seq`` with hash ``head``.
-
-    Raises:
-        LedgerError: a row is missing, out of place, of the wrong type, or does not fit its hash.
-    """
+    """Yield rows that follow row ``seq`` with hash ``head``; LedgerError for a missing, moved, wrong or changed row."""
     for raw in rows:
         row = _typed(raw, seq + 1)
         if row.hash != hash_row(head, *row[:5]):
@@ -214,11 +210,7 @@ def create_ledger_file(path: Path, first: Row) -> bool:
 
 @contextmanager
 def drafting(path: Path) -> Iterator[Path]:
-    """Yield an empty private file in the folder of a path; remove it and SQLite's side files at the end.
-
-    Raises:
-        OSError: it can't be created.
-    """
+    """Yield an empty private file in a path's folder, removed at the end with SQLite's side files; else OSError."""
     draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -244,11 +236,7 @@ def write_first_row(connection: sqlite3.Connection, first: Row) -> None:
 def connect_to_ledger(
     path: Path | None, *, read_only: bool = False, timeout: float = 30.0
 ) -> sqlite3.Connection:
-    """Connect to a ledger and check that it is one and healthy; ``None`` opens a new database in memory.
-
-    Raises:
-        LedgerError: no such file, not a ledger, made by a newer dpsql, damaged, or not readable.
-    """
+    """Connect to a ledger (None: a new one in memory); LedgerError if it is missing, not a ledger, newer or damaged."""
     if path is None:
         return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     # SQLite's side files are removed by the last connection that may write, so a reader may, if it has the right.
@@ -305,11 +293,7 @@ def read_version(connection: sqlite3.Connection) -> int:
 
 
 def find_checkpoint(connection: sqlite3.Connection) -> Row | None:
-    """Return the last row with a checkpoint; None if there is none.
-
-    Raises:
-        LedgerError: the row does not fit its hash.
-    """
+    """Return the last row with a checkpoint, or None; LedgerError if the row does not fit its hash."""
     found = connection.execute(
         "SELECT seq FROM log WHERE kind = 'checkpoint' ORDER BY seq DESC LIMIT 1"
     ).fetchone()
@@ -474,11 +458,7 @@ def _recognise(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def check_pages(connection: sqlite3.Connection) -> None:
-    """Check every page of the file.
-
-    Raises:
-        LedgerError: some pages do not fit together.
-    """
+    """Check every page of the file; LedgerError if some pages do not fit together."""
     if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
         raise damaged_error("some pages of the file do not fit together")
 

@@ -57,11 +57,7 @@ def find_state_directory() -> Path:
 
 
 def make_state_directory() -> Path:
-    """Return the directory of :func:`find_state_directory`, created with mode 0700 if it is missing.
-
-    Raises:
-        OSError: it can't be created.
-    """
+    """Return the directory of :func:`find_state_directory`, created with mode 0700 if missing; else OSError."""
     home = find_state_directory()
     make_private_directory(home)
     return home
@@ -88,11 +84,7 @@ def place_folder(ledger: Path) -> Path:
 
 
 def make_folder(ledger: Path) -> Path:
-    """Return the folder of a ledger's side files, made if missing; it is open to those to whom the ledger is.
-
-    Raises:
-        OSError: it can't be created.
-    """
+    """Return the folder of a ledger's side files, with the ledger's permissions, created if missing; else OSError."""
     mode = read_mode(ledger)
     make_private_directory(place_folder(ledger), mode | (mode & 0o444) >> 2)
     return place_folder(ledger)
@@ -128,11 +120,7 @@ def _leave_log(database: Path) -> bool:
 
 
 def make_private_directory(path: Path, mode: int = 0o700) -> None:
-    """Create a directory of this mode; give an existing one of this user the mode.
-
-    Raises:
-        OSError: it can't be created.
-    """
+    """Create a directory of this mode; give an existing one of this user the mode; OSError if it can't be created."""
     path.mkdir(parents=True, exist_ok=True, mode=mode)
     found = path.stat()
     if stat.S_IMODE(found.st_mode) != mode:
@@ -142,11 +130,7 @@ def make_private_directory(path: Path, mode: int = 0o700) -> None:
 
 
 def make_private_file(path: Path, mode: int = OWNER_ONLY) -> None:
-    """Create an empty file of this mode; give an existing one the mode.
-
-    Raises:
-        OSError: it can't be created, or belongs to another user.
-    """
+    """Create an empty file of this mode, or set it; OSError if it can't be created, or is another user's."""
     descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, mode)
     try:
         _give_mode(descriptor, mode)
@@ -155,11 +139,7 @@ def make_private_file(path: Path, mode: int = OWNER_ONLY) -> None:
 
 
 def write_private(path: Path, text: str, mode: int = OWNER_ONLY) -> None:
-    """Write a text to a file that has its mode before the first byte is written.
-
-    Raises:
-        OSError: it can't be written.
-    """
+    """Write a text to a file that has its mode from the first byte on; OSError if it can't be written."""
     descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, mode)
     try:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):  # a terminal or a pipe keeps its mode
@@ -211,11 +191,7 @@ def hash_files(paths: Iterable[str]) -> dict[str, str]:
 
 @contextmanager
 def _open_database(name: str, table: str) -> Iterator[sqlite3.Connection]:
-    """Open a small database of the state directory, with one table.
-
-    Raises:
-        OSError, sqlite3.Error: it can't be opened, or is not a database.
-    """
+    """Open a small database of the state directory, with one table; else OSError or sqlite3.Error."""
     file = make_state_directory() / name
     with suppress(OSError):  # another user's file: SQLite reports whether it can be used
         make_private_file(file)
@@ -242,11 +218,7 @@ class _Digests(ExitStack):
             self._known = self.enter_context(_open_database("files.sqlite", _DIGESTS))
 
     def digest(self, path: str) -> str:
-        """Return the digest of a file.
-
-        Raises:
-            OSError: it can't be read.
-        """
+        """Return the digest of a file; OSError if it can't be read."""
         stamp = _stamp(os.stat(path))
         found = self._ask("SELECT digest FROM digests WHERE path = ? AND stamp = ?", path, stamp)
         if found:
@@ -450,11 +422,7 @@ def _register(known: sqlite3.Connection, path: str, dataset: str, mark: Checkpoi
 
 
 def take_ledger(ledger: Path) -> int:
-    """Lock a ledger for this server until its process ends or the descriptor is closed.
-
-    Raises:
-        ServerError: another server has it. LedgerError: its folder can't be written.
-    """
+    """Lock a ledger for this server; ServerError if another has it, LedgerError if its folder can't be written."""
     try:
         make_folder(ledger.expanduser().resolve())
         descriptor = os.open(_place_lock(ledger), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, OWNER_ONLY)
@@ -477,11 +445,7 @@ def is_served(ledger: Path) -> bool:
 
 @contextmanager
 def keep_servers_away(ledger: Path) -> Iterator[None]:
-    """Keep servers from taking a ledger within the block.
-
-    Raises:
-        LedgerError: a server has it.
-    """
+    """Keep servers from taking a ledger within the block; LedgerError if a server has it."""
     with _trying(ledger) as free:
         if not free:
             raise LedgerError(

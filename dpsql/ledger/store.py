@@ -490,11 +490,7 @@ def _moved_error(path: Path) -> ReplacedLedgerError:
 
 
 def find_existing(path: str | Path) -> Path:
-    """Return the path of an existing ledger.
-
-    Raises:
-        LedgerError: there is none, or it is gone.
-    """
+    """Return the path of an existing ledger; LedgerError if there is none, or it is gone."""
     where = Path(path).expanduser().resolve()
     if not where.exists():
         raise state_files.explain_missing(where) or LedgerError(f"There is no ledger {where}.")

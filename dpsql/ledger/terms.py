@@ -126,11 +126,7 @@ class Terms:
         return body | ({} if self.own is None else {"own": self.own_to_json()})
 
     def own_to_json(self) -> dict[str, object]:
-        """Return the budget in its own currency, and the shares.
-
-        Raises:
-            ValueError: it is in epsilon.
-        """
+        """Return the budget in its own currency, and the shares; ValueError if it is in epsilon."""
         own = self.own
         if own is None:
             raise ValueError("a budget in epsilon")
@@ -139,11 +135,7 @@ class Terms:
 
     @classmethod
     def from_json(cls, body: Mapping[str, object]) -> Terms:
-        """Read the terms that :meth:`to_json` wrote.
-
-        Raises:
-            LedgerError: something is missing, negative or not a number.
-        """
+        """Read the terms that :meth:`to_json` wrote; LedgerError if something is missing, negative or not a number."""
         try:
             share = body.get("mechanism_delta_share")
             terms = read_record(cls, {**body, "delta_share": share, "own": None, "own_shares": {}})

@@ -221,11 +221,7 @@ def _put_back(
 
 
 def make_spent_event(epsilon: Fraction, delta: Fraction) -> Event:
-    """Return the event of answers with a known (epsilon, delta) only.
-
-    Raises:
-        LedgerError: no loss.
-    """
+    """Return the event of answers of which only (epsilon, delta) is known; LedgerError if both are 0."""
     if epsilon <= 0 or not 0 <= delta < 1:
         raise LedgerError("A write-off needs an epsilon above 0, and a delta from 0 to below 1.")
     # Group selection is (epsilon, delta) and nothing sharper, in every currency.

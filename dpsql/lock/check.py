@@ -290,12 +290,7 @@ def check(claimed: ClaimedText, known: tree.Known, serialise: Serialise) -> froz
 def check_pattern(
     claimed: ClaimedText, known: tree.Known, serialise: Serialise, names: frozenset[str]
 ) -> frozenset[str] | None:
-    """Prove that no text of a pattern does more than its claim; see :func:`check`.
-
-    Args:
-        claimed: the pattern, as a text with parameters.
-        names: the parameters in place of values.
-    """
+    """Prove that no text of a pattern does more than its claim; ``names``: the parameters in place of values."""
     query = read_tree(serialise(claimed.text))
     if tree.varied(query) != names:
         refuse("a pattern with other parameters")

@@ -177,11 +177,7 @@ def _leave_open(values: Sequence[str], places: frozenset[int]) -> tuple[str, ...
 
 
 def _write_pattern(text: ShapedText, names: Mapping[int, str]) -> str | None:
-    """Return the text of a pattern; None if a parser might read a parameter differently from a value in its place.
-
-    Args:
-        names: the parameters, by place.
-    """
+    """Return the text with parameters ``names``; None if a parser might read one differently from a value."""
     if _ODD.search(text.shape):
         return None
     shape, sound = text.shape, True
@@ -215,12 +211,7 @@ Columns = Mapping[str, Sequence[str]]
 
 @dataclass
 class Lock:
-    """Proves the texts of one session.
-
-    Args:
-        catalog: the policy's tables and their places in the engine.
-        serialise: the engine's own parser.
-    """
+    """Proves the texts of one session, given the tables' places in the engine and the engine's own parser."""
 
     catalog: Catalog
     serialise: Serialise

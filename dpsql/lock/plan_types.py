@@ -40,11 +40,7 @@ def fits_38_digits(value: Value) -> bool:
 
 
 def list_wide_outputs(outputs: Iterable[tuple[str, Node]]) -> frozenset[str]:
-    """Return the outputs that are 128-bit integers, which may have more than 38 digits.
-
-    Args:
-        outputs: names and types in DuckDB's plan.
-    """
+    """Return the outputs of a plan that are 128-bit integers, which may have more than 38 digits."""
     wide = set()
     for name, kind in outputs:
         if kind.get("id") in _WIDE:

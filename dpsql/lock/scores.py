@@ -51,12 +51,7 @@ def prove_scores(
     claim: ScoresClaim,
     known: tree.Known,
 ) -> None:
-    """Compare the movement of scores with a claim.
-
-    Args:
-        env: its outermost scope.
-        leaves: every relation of a FROM by its alias.
-    """
+    """Compare the movement of scores with a claim; ``env``: the outermost scope; ``leaves``: relations by alias."""
     if not isinstance(query, tree.Select):
         refuse(_SHAPE)
     items = dict(query.items)

@@ -659,12 +659,7 @@ def _over_zero(a: Expr, b: Expr) -> Iterator[Expr]:
 
 
 def read_spark(text: str, paths: Paths, salt: int | None = None) -> tree.Query:
-    """Read a query in Spark SQL.
-
-    Args:
-        paths: paths of the policy's tables, by their names in the text.
-        salt: the secret number in the text.
-    """
+    """Read a query in Spark SQL; ``paths``: of the tables, by their names in the text; ``salt``: its secret number."""
     try:
         parsed = sqlglot.parse_one(text, read="spark")
         return _Reader(salt, {name.lower(): path for name, path in paths.items()}).query(parsed)

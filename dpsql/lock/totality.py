@@ -425,12 +425,7 @@ class _Plan:
     # -- expressions -----------------------------------------------------------------------------------------------------
 
     def value(self, node: Node, row: Row, attempt: bool = False) -> Range:
-        """Return an expression's range, or refuse it if it may fail.
-
-        Args:
-            row: the columns that it reads.
-            attempt: whether TRY catches its own failure, but not those of its operands.
-        """
+        """Return an expression's range, or refuse it if it may fail; ``attempt``: whether TRY catches its own failure."""
         kind = (
             node.get("return_type") or (node.get("value") or {}).get("type") or {"id": "BOOLEAN"}
         )  # in DuckDB 1.5

@@ -156,12 +156,7 @@ class Read(Protocol):
     """A function that runs one exact query. Only operators have its result, and only during a release."""
 
     def __call__(self, sql: str, lent: Mapping[str, pa.Table] | None = None, /) -> pa.Table:
-        """Return the query's rows; ``lent`` are further relations it reads by name.
-
-        Raises:
-            EngineError: the query failed; the reason is withheld.
-            KeyboardInterrupt: the user stopped it.
-        """
+        """Return the query's rows; ``lent``: further relations. EngineError without a reason, KeyboardInterrupt if stopped."""
 
 
 NormalForm = Callable[[str, Mapping[str, pa.Table]], str]

@@ -88,12 +88,7 @@ def find_significant(
 
 @dataclass(frozen=True)
 class RangedGroups:
-    """A block with groups made by ranges, of which those without significant numbers are not shown.
-
-    Args:
-        relation: the block's name.
-        keys: the columns of its release that are made of ranges.
-    """
+    """A block with groups made by ranges of the columns ``keys``; insignificant groups are not shown."""
 
     relation: str
     keys: tuple[str, ...]

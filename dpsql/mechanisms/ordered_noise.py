@@ -67,12 +67,7 @@ SAFE_INTEGERS = 1 << 61
 
 
 class OrderedNoise(Noise):
-    """Noise on the steps of runs, in key order, at the cost of ``base``.
-
-    Args:
-        base: independent noise on the steps, with the calibration and the claims.
-        steps: the most steps of a run; longer ones are divided.
-    """
+    """Noise on runs of at most ``steps`` steps, in key order, at the cost, and with the claims, of ``base``."""
 
     base: Noise
     steps: int

@@ -216,11 +216,7 @@ class GaussianNoise(Noise):
 
     @classmethod
     def calibrate(cls, epsilon: Fraction, delta: Fraction, sensitivity: int, groups: int) -> GaussianNoise:
-        """Return the least noise that is (epsilon, delta)-DP, its sigma rounded up by less than one part in 2**30.
-
-        Raises:
-            ValueError: unless ``epsilon > 0`` and ``0 < delta < 1``.
-        """
+        """Return the least (epsilon, delta)-DP noise, its sigma rounded up by less than one part in 2**30; else ValueError."""
         return cls(_calibrate(epsilon, delta, sensitivity, groups), sensitivity, groups, epsilon, delta)
 
     @property
@@ -565,12 +561,7 @@ _NORMAL = NormalDist()
 
 @dataclass(frozen=True)
 class SelectionTerms:
-    """The bounds on the loss of one step of a table.
-
-    Args:
-        limits: Rényi orders, each with the greatest divergence of one decision.
-        rho, mu: the greatest of one decision; None if unbounded.
-    """
+    """Bounds on the loss of one decision of a table: its divergence by Rényi order (``limits``), rho and mu."""
 
     limits: tuple[tuple[Fraction, Fraction], ...]
     step: Fraction

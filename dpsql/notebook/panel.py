@@ -199,11 +199,7 @@ class PanelComms:
         return {"kind": "budget", "open": session is not None, "html": html}
 
     def explain(self, source: str) -> Explanation | None:
-        """Return the plan of a cell's text, run or not; None if it has no statement that could be paid.
-
-        Raises:
-            Error: it can't be bound, or no session is open.
-        """
+        """Return the plan of a cell's text, None if nothing in it could be paid; Error without a session or a binding."""
         from dpsql.language.statements import PRICED, parse
 
         found = re.match(r"\s*(?:[\w.]+\s*=\s*)?(%%?)(\w+)([^\n]*)\n?", source)

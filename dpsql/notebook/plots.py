@@ -47,11 +47,7 @@ _LETTERS_IN_A_ROW = 70
 
 
 def make_axes(wanted_by: str, width: float = 6.4, height: float = 3.2) -> Axes:
-    """Return an empty plot with one pair of axes.
-
-    Raises:
-        MissingLibrary: matplotlib is not installed.
-    """
+    """Return an empty plot with one pair of axes; MissingLibrary if matplotlib is not installed."""
     try:
         from matplotlib import pyplot
     except ImportError:
@@ -153,13 +149,7 @@ def draw_result(result: Result, x: str | None = None, y: str | None = None, kind
 
 @dataclass(frozen=True)
 class _Axis:
-    """The axis of the groups.
-
-    Args:
-        places: the place of each row.
-        names: the labels of the places 0, 1, ...; none for an axis of days or numbers.
-        dated: whether the places are days.
-    """
+    """The axis of groups: their places, the labels of 0, 1, ... (none for days and numbers), and whether they are days."""
 
     places: list[float]
     names: list[str] = field(default_factory=list)

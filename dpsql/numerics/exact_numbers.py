@@ -116,11 +116,7 @@ _FEW = 8
 
 
 def read_integers(column: pa.ChunkedArray) -> Integers:
-    """Read an exact column as integers: int64 if all fit, else Python integers; NULL is 0.
-
-    Raises:
-        TypeError: the column holds neither whole numbers nor decimals without places, so the plan is wrong.
-    """
+    """Read an exact column as int64 or, if need be, Python integers, NULL as 0; TypeError for other columns."""
     kind = column.type
     whole = pa.types.is_integer(kind) or pa.types.is_null(kind)
     if not whole and not (pa.types.is_decimal(kind) and kind.scale == 0):

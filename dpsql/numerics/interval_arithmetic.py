@@ -224,11 +224,7 @@ def _hides(s: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
 
 @lru_cache(maxsize=64)
 def find_gaussian_threshold(sigma: Fraction, delta: Fraction) -> int:
-    """Find the least integer that N(0, sigma**2) certainly exceeds with probability at most ``delta``, at least 0.
-
-    Raises:
-        ValueError: unless ``0 < delta < 1``.
-    """
+    """Find the least integer, at least 0, that N(0, sigma**2) exceeds with probability at most ``delta`` in (0, 1)."""
     if not 0 < delta < 1:
         raise ValueError("delta must lie between 0 and 1")
     bits = 160 + 2 * delta.denominator.bit_length()

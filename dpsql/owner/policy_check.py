@@ -181,11 +181,7 @@ def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False)
 
 
 def write_proposals(policy: str | Path, findings: Findings) -> int:
-    """Put proposed types and formats into a policy file, and return their number; comments and other lines stay.
-
-    Raises:
-        PolicyError: the file can't be edited safely, or not written.
-    """
+    """Put proposed types and formats into a policy file, and return their number; PolicyError if it can't be edited."""
     path = Path(policy).expanduser().resolve()
     if not findings.edits:
         return 0

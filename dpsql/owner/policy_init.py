@@ -72,22 +72,13 @@ def write_new_file(path: str | Path, text: str) -> Path:
 
 @dataclass(frozen=True, repr=False)
 class PolicyDraft:
-    """The text of a first policy.
-
-    Args:
-        text: TOML with a comment on each line.
-        open: the open decisions, such as ``visits.max_rows``.
-    """
+    """The text of a first policy, a comment on each line, and its open decisions, such as ``visits.max_rows``."""
 
     text: str
     open: tuple[str, ...]
 
     def dump(self, path: str | Path) -> Path:
-        """Write the text to a file, which must not exist.
-
-        Raises:
-            PolicyError: it exists, or can't be written.
-        """
+        """Write the text to a file, which must not exist; PolicyError if it exists, or can't be written."""
         return write_new_file(path, self.text)
 
     def summary(self, path: str | Path, command: str = "dpsql") -> str:

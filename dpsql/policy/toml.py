@@ -196,11 +196,7 @@ def assign(target: object, key: str, value: object) -> None:
 
 
 def read_section(document: Document, keys: Keys, kind: type[S], **extra: object) -> S:
-    """Build a section from a document's values below these keys.
-
-    Raises:
-        PolicyError: a key is unknown or missing, or a value is wrong; it has the position.
-    """
+    """Build a section from a document's values below these keys; PolicyError, with the position, for wrong ones."""
     given = document.section(keys)
     known = {item.name: item for item in fields(kind) if item.name not in extra}
     if "name" in known:
@@ -236,11 +232,7 @@ def _read_part(document: Document, keys: Keys, about: Mapping[str, Any], value: 
 
 
 def parse_toml(text: str, name: str) -> Document:
-    """Parse TOML.
-
-    Raises:
-        PolicyError: the text is not TOML; it has the position.
-    """
+    """Parse TOML; PolicyError, with the position, for other text."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     try:
         return Document(tomllib.loads(text, parse_float=_read_number), text, name)

@@ -96,11 +96,7 @@ class Spent:
 
     @classmethod
     def from_json(cls, body: Mapping[str, object]) -> Spent | None:
-        """Read the sums of :meth:`to_json`; None if another version of dpsql kept other sums.
-
-        Raises:
-            ValueError, TypeError, ZeroDivisionError: not sums, or below 0.
-        """
+        """Read the sums of :meth:`to_json` (None: another version's); ValueError, TypeError or ZeroDivisionError if invalid."""
         if body.keys() != {item.name for item in fields(cls)}:
             return None
         return read_record(cls, body)._checked()
@@ -115,11 +111,7 @@ class Spent:
 
     @classmethod
     def read_text(cls, text: str, orders: tuple[Fraction, ...]) -> Spent:
-        """Read the sums of :meth:`to_text`.
-
-        Raises:
-            ValueError, ZeroDivisionError: not sums of these orders, or below 0.
-        """
+        """Read the sums of :meth:`to_text`; ValueError or ZeroDivisionError if they aren't sums of these orders."""
         count, *numbers = text.split(" ")
         if len(numbers) < _SINGLE:
             raise ValueError(text)
@@ -440,11 +432,7 @@ class RuleAccountant(Accountant):
         return self.aside
 
     def add(self, spent: Spent, event: Event, times: int = 1) -> Spent:
-        """Return the sums after an event, whose missing hits are charged.
-
-        Raises:
-            ValueError: the sums were begun for another filter, with other orders.
-        """
+        """Return the sums after an event, missing hits charged; ValueError for sums of another filter's orders."""
         return self._own(spent).plus(self.charge(event) if isinstance(event, Event) else event, times)
 
     def holds(self, spent: Spent) -> bool:

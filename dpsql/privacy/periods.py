@@ -175,11 +175,7 @@ def _starts(day: int, months: int) -> bool:
 
 
 def parse_periods(texts: Iterable[str]) -> Days:
-    """Return the days of periods in words.
-
-    Raises:
-        ValueError: a text is no period.
-    """
+    """Return the days of periods in words; ValueError if a text is no period."""
     found = []
     for text in texts:
         first, _, last = text.strip().partition(" to ")

@@ -129,12 +129,7 @@ def make_loss(profile: Callable[[Floats], Floats], low: float, high: float, step
 
 
 def compute_loss(events: Iterable[Event], step: float | None = None, points: int = POINTS) -> Loss:
-    """Compute the loss of mechanisms that were all fixed in advance. Gaussian parts are joined exactly first.
-
-    Args:
-        events: the mechanisms, in any order.
-        step: of the grid; None chooses a step with about ``points`` points for the whole.
-    """
+    """Compute the loss of mechanisms fixed in advance, Gaussian parts joined exactly; ``step`` None: about ``points`` points."""
     plain: Counter[tuple[str, Fraction, int]] = Counter()
     mu_squared = infinite = shift = Fraction(0)
     parts = Counter(part for event in events for part in event.parts)

@@ -102,11 +102,7 @@ class TokenFile:
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
     def add(self, name: str, days: int = 90) -> str:
-        """Make and return an analyst's first token, which can't be read again.
-
-        Raises:
-            PolicyError: the analyst has a token, or the file can't be written.
-        """
+        """Make and return an analyst's first token, shown only once; PolicyError if there is one or the file can't be written."""
         with self._writing() as records:
             if name in records:
                 raise PolicyError(
@@ -117,11 +113,7 @@ class TokenFile:
         return token
 
     def rotate(self, name: str, days: int = 90) -> str:
-        """Replace an analyst's token at once, and return the new one. A pause stays.
-
-        Raises:
-            PolicyError: the analyst has no token, or the file can't be written.
-        """
+        """Replace an analyst's token at once (a pause stays), and return the new one; PolicyError if it can't."""
         with self._writing() as records:
             paused = self._find_record(records, name).paused
             token, made = _make_token(name, days)
@@ -129,63 +121,39 @@ class TokenFile:
         return token
 
     def find_days(self, name: str) -> int:
-        """Return the lifetime of an analyst's token in days.
-
-        Raises:
-            PolicyError: the analyst has no token, or the file can't be read.
-        """
+        """Return the lifetime of an analyst's token in days; PolicyError without a token or a readable file."""
         found = self._find_record(self._load(), name)
         lifetime = datetime.fromisoformat(found.expires) - datetime.fromisoformat(found.made)
         return max(1, round(lifetime / timedelta(days=1)))
 
     def remove(self, name: str) -> None:
-        """Remove an analyst's token, which ends at once.
-
-        Raises:
-            PolicyError: the analyst has no token, or the file can't be written.
-        """
+        """Remove an analyst's token, which ends at once; PolicyError without a token or a writable file."""
         with self._writing() as records:
             del records[self._find_record(records, name).name]
 
     def pause(self, name: str, why: str) -> None:
-        """Pause an analyst until the owner resumes them. The first reason stays.
-
-        Raises:
-            PolicyError: the analyst has no token, or the file can't be written.
-        """
+        """Pause an analyst until resumed; the first reason stays. PolicyError without a token or a writable file."""
         with self._writing() as records:
             found = self._find_record(records, name)
             when = datetime.now(UTC).isoformat(timespec="seconds")
             records[name] = replace(found, paused=found.paused or f"{why} ({when})")
 
     def end(self, name: str, what: str) -> None:
-        """Let a running server end a session, ``1a2b3c4d``, or stop a statement, ``#17``.
-
-        Raises:
-            PolicyError: the analyst has no token, or the file can't be written.
-        """
+        """Let a running server end a session, ``1a2b3c4d``, or stop a statement, ``#17``; PolicyError as for :meth:`pause`."""
         with self._writing() as records:
             found = self._find_record(records, name)
             kept = [order for order in found.ended.split() if order.split("@")[0] in found.list_ended()]
             records[name] = replace(found, ended=" ".join([*kept, f"{what}@{int(time.time())}"]))
 
     def resume(self, name: str) -> str:
-        """Resume a paused analyst, and return the reason of the pause; empty if there was none.
-
-        Raises:
-            PolicyError: the analyst has no token, or the file can't be written.
-        """
+        """Resume an analyst, and return the reason of the pause (empty: none); PolicyError as for :meth:`pause`."""
         with self._writing() as records:
             found = self._find_record(records, name)
             records[name] = replace(found, paused="")
         return found.paused
 
     def list(self) -> list[TokenRecord]:
-        """Return the record of each token, by name.
-
-        Raises:
-            PolicyError: the file can't be read or trusted.
-        """
+        """Return the record of each token, by name; PolicyError if the file can't be read or trusted."""
         return sorted(self._load().values(), key=lambda record: record.name)
 
     def identify(self, token: str) -> Identity | None:
@@ -205,19 +173,11 @@ class TokenFile:
         return identify_holder(found)
 
     def find_holder(self, name: str) -> Identity | None:
-        """Return the analyst of an exact name; None if there is no token, or it has expired.
-
-        Raises:
-            PolicyError: the file can't be read or trusted.
-        """
+        """Return an exact name's analyst; None without a valid token. PolicyError if the file can't be read or trusted."""
         return identify_holder(self._load().get(name))
 
     def find(self, name: str) -> TokenRecord | None:
-        """Return the record of an analyst's unexpired token, by the name in any case; None if there is none.
-
-        Raises:
-            PolicyError: the file can't be read or trusted.
-        """
+        """Return the record of an analyst's valid token, by the name in any case, or None; PolicyError as for :meth:`list`."""
         found = next((r for known, r in self._load().items() if fold(known) == fold(name)), None)
         return None if found is None or found.has_expired() else found
 
@@ -417,11 +377,7 @@ class TokenReader:
         return ProviderToken(name, known, end) if isinstance(name, str) else None
 
     def _find_key(self, name: str) -> Any:
-        """Return the provider's key of a name.
-
-        Raises:
-            KeyError: it has none.
-        """
+        """Return the provider's key of a name; KeyError if it has none."""
         with self._lock:
             age = time.monotonic() - self._fetched
             if age >= (_KEYS_SECONDS if name in self._keys else _REST_SECONDS):

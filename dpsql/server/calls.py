@@ -547,11 +547,7 @@ class AnalystCall:
             self.finished = True
 
     def _explain_end(self, paid: bool) -> Error:
-        """Return the error for a client whose worker has ended.
-
-        Args:
-            paid: whether a paid statement was not settled.
-        """
+        """Return the error for a client whose worker has ended; ``paid``: whether a paid statement wasn't settled."""
         if not paid and self.charges:
             return (Interrupted if self.stopped else Error)(_SETTLED, hint="ask again.")
         if self.stopped:

@@ -83,11 +83,7 @@ class TlsFiles:
     authority: Path | None = None
 
     def read(self) -> Tls:
-        """Read the files.
-
-        Raises:
-            ServerError: they can't be read, or aren't a certificate and its key.
-        """
+        """Read the files; ServerError if they can't be read, or aren't a certificate and its key."""
         authority = None if self.authority is None else read_authority(self.authority)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -110,11 +106,7 @@ class TlsFiles:
 
 
 def load_certificates(pem: bytes) -> list[Certificate]:
-    """Return the certificates of a file.
-
-    Raises:
-        ServerError: the extra's library is missing. ValueError: there are none.
-    """
+    """Return the certificates of a file; ServerError without the extra's library, ValueError if there are none."""
     try:
         from cryptography.x509 import load_pem_x509_certificates
     except ImportError:
@@ -152,11 +144,7 @@ def bind_socket(path: Path, mask: int, backlog: int) -> socket.socket:
 
 
 def clear_socket(path: Path) -> None:
-    """Remove the socket of a server that has ended.
-
-    Raises:
-        ServerError: the path is another kind of file, or a server listens on it.
-    """
+    """Remove the socket of a server that has ended; ServerError if the path is another file, or in use."""
     try:
         kind = path.stat().st_mode
     except OSError:

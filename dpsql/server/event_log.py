@@ -29,12 +29,7 @@ ALERTS = frozenset(_EVENTS.split(", "))
 
 
 class EventLog:
-    """A log of events. Thread-safe; the server goes on if the log can't be written.
-
-    Args:
-        file: gets the lines; None drops them.
-        alert: gets the lines of :data:`ALERTS`; None drops them.
-    """
+    """A thread-safe log of events; the server goes on if it can't be written. ``alert`` gets the lines of :data:`ALERTS`."""
 
     def __init__(self, file: TextIO | None, alert: AlertProgram | None = None) -> None:
         self._file, self._alert = file, alert
@@ -79,12 +74,7 @@ class EventLog:
 
 
 class AlertProgram:
-    """The owner's program that sends alerts, such as mail. It is run once for each line, which it reads from standard input.
-
-    Args:
-        path: the program.
-        environment: its environment.
-    """
+    """The owner's program that sends alerts, such as mail: run once for each line, on standard input, with ``environment``."""
 
     def __init__(self, path: Path, environment: Mapping[str, str]) -> None:
         self._path, self._environment = path, dict(environment)

@@ -73,11 +73,7 @@ def yield_to_front() -> None:
 
 
 def yield_to_this_thread(known: set[int]) -> None:
-    """Lower the priority of the process's other threads, which compute, below this thread, which makes the replies.
-
-    Args:
-        known: the threads of lower priority; the others are added.
-    """
+    """Lower other threads' priority below this one, which makes the replies; add them to ``known``."""
     with suppress(OSError):
         if os.stat("/proc/self/task").st_nlink - 2 == len(known):
             return

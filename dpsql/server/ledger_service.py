@@ -76,11 +76,7 @@ _EVENT = "a message contains an event that no mechanism has."
 
 
 def read_worker_event(body: Any) -> Event:
-    """Read an event from a worker.
-
-    Raises:
-        WireError: the event is invalid or exceeds a limit.
-    """
+    """Read an event from a worker; WireError if the event is invalid or exceeds a limit."""
     try:
         _check_values(body)
         event = Event.from_json(body)
@@ -93,11 +89,7 @@ def read_worker_event(body: Any) -> Event:
 
 
 def read_worker_events(body: object) -> list[Event]:
-    """Read a list of events.
-
-    Raises:
-        WireError: the list is invalid, or longer than :data:`MAX_EVENTS`.
-    """
+    """Read a list of events; WireError if the list is invalid, or longer than :data:`MAX_EVENTS`."""
     if not isinstance(body, list) or len(body) > MAX_EVENTS:
         raise WireError("a message has no valid list of events.")
     return [read_worker_event(item) for item in body]
@@ -133,53 +125,33 @@ def _check_value(name: str, value: Any) -> None:
 
 
 def read_text(value: object) -> str:
-    """Return a text that can be encoded, of at most :data:`MAX_LOGGED_TEXT` characters.
-
-    Raises:
-        WireError: it is no text.
-    """
+    """Return an encodable text of at most :data:`MAX_LOGGED_TEXT` characters; WireError if it isn't a text."""
     return read_as(str, value)[:MAX_LOGGED_TEXT].encode(errors="replace").decode()
 
 
 def read_key(value: object) -> str:
-    """Return the key of a block or a question: 64 hexadecimal digits.
-
-    Raises:
-        WireError: the key is invalid.
-    """
+    """Return the key of a block or a question: 64 hexadecimal digits; WireError if the key is invalid."""
     if not isinstance(value, str) or not _HEX.fullmatch(value):
         raise WireError("a message has no valid key.")
     return value
 
 
 def read_release_name(value: object) -> str:
-    """Return the folded name of a release.
-
-    Raises:
-        WireError: it is none.
-    """
+    """Return the folded name of a release; WireError if it isn't one."""
     if not isinstance(value, str) or not is_release_name(value) or fold(value) != value:
         raise WireError("a message has no valid name.")
     return value
 
 
 def read_digests(body: object) -> dict[str, str]:
-    """Return digests of stored answers by their keys.
-
-    Raises:
-        WireError: they are invalid, or more than :data:`MAX_KEYS`.
-    """
+    """Return digests of stored answers by their keys; WireError if they are invalid, or more than :data:`MAX_KEYS`."""
     if not isinstance(body, dict) or len(body) > MAX_KEYS:
         raise WireError("a message has no valid digests.")
     return {read_key(key): read_key(digest) for key, digest in body.items()}
 
 
 def cut_pieces(listed: Any, content: bytes) -> list[tuple[list[Any], bytes]]:
-    """Split bytes by a list of ``[key, size, ...]``, and return each item with its bytes.
-
-    Raises:
-        WireError: the sizes don't add up to the bytes.
-    """
+    """Split bytes by ``[key, size, ...]``, and return each item with its bytes; WireError if the sizes don't add up."""
     if not isinstance(listed, list) or len(listed) > MAX_KEYS:
         raise WireError("a message has no valid list of sizes.")
     sizes = [item[1] if isinstance(item, list) and len(item) >= 2 else None for item in listed]
@@ -575,11 +547,7 @@ class _FigureCache:
         self._made: dict[str, tuple[int, float, bytes]] = {}
 
     def make(self, what: str) -> bytes:
-        """Return figures as JSON.
-
-        Raises:
-            WireError: no figures have that name.
-        """
+        """Return figures as JSON; WireError if no figures have that name."""
         known = {**FIGURES, **{f"picture {name}": make for name, make in PICTURES.items()}}
         if what not in known:
             raise WireError("the ledger has no such figures.")

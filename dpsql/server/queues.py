@@ -163,11 +163,7 @@ class AnalystQueue:
         return 60.0 * self.edition.policy.server.max_idle_minutes
 
     def find(self, handle: str) -> SessionRecord:
-        """Return a session by its handle.
-
-        Raises:
-            Refused: this analyst has no such session.
-        """
+        """Return a session by its handle; Refused if this analyst has no such session."""
         record = self._sessions.get(handle)
         if record is None or record.ended:
             raise Refused("there is no such session; connect again.")
@@ -269,11 +265,7 @@ class AnalystQueue:
                 self._turn.notify_all()
 
     def answer(self, call: AnalystCall, record: SessionRecord, body: bytes) -> Iterator[bytes]:
-        """Answer a request, and yield the messages for the client.
-
-        Raises:
-            Refused: the request is rejected.
-        """
+        """Answer a request, and yield the messages for the client; Refused if the request is rejected."""
         with self._taking_turn(call):
             self._ask_right(record.token, False)  # it may have lapsed while the call waited
             call.ask_right = lambda: self._ask_to_pay(call, record)
@@ -290,11 +282,7 @@ class AnalystQueue:
         yield reply
 
     def answer_and_log(self, call: AnalystCall, record: SessionRecord, body: bytes) -> Iterator[bytes]:
-        """Answer a request as :meth:`answer` does, and log its outcome, alike for every protocol.
-
-        Raises:
-            Refused: the request is rejected.
-        """
+        """Answer a request as :meth:`answer` does, and log its outcome, alike for every protocol; Refused if rejected."""
         begun, outcome = time.monotonic(), "failed"
         try:
             yield from self.answer(call, record, body)
@@ -546,11 +534,7 @@ class AnalystQueue:
             self._drop_worker()
 
     def close(self, patience: float) -> None:
-        """Stop and settle what runs, and end the worker.
-
-        Args:
-            patience: seconds that a paid statement may take to reach its time of the grid.
-        """
+        """Stop and settle what runs, and end the worker; ``patience``: seconds for a paid statement to reach its time."""
         end = time.monotonic() + patience
         with self._turn:
             self._closed = True

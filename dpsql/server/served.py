@@ -75,11 +75,7 @@ class ServedPolicy:
     # -- readings -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Read the policy, start a worker under it, and open the ledger.
-
-        Raises:
-            PolicyError: the policy is invalid, or doesn't fit the data. LedgerError: the ledger can't be opened.
-        """
+        """Read the policy, start a worker and open the ledger; PolicyError or LedgerError if one of these fails."""
         self._edition = self._read()
 
     @property
@@ -302,11 +298,7 @@ class ServedPolicy:
             self._ended = True
 
     def stop(self, patience: float) -> None:
-        """Stop and settle what runs, and end all workers.
-
-        Args:
-            patience: seconds that a paid statement may take to reach its answer time.
-        """
+        """Stop and settle what runs, and end all workers; ``patience``: seconds for a paid statement to reach its answer time."""
         run_together([partial(queue.close, patience) for queue in list(self._queues.values())], 4 * patience)
 
     def close(self) -> None:
@@ -338,11 +330,7 @@ class Right:
 
     @classmethod
     def of(cls, served: ServedPolicy, identity: Identity) -> Right:
-        """Return the right of somebody whose token or certificate was looked at.
-
-        Raises:
-            RightError: they have none now.
-        """
+        """Return the right of an analyst whose token or certificate was checked; RightError if they have none now."""
         queue = served.find_queue(identity.name)
         if queue is None:
             raise RightError(Lapse.NO_SHARE)

@@ -100,11 +100,7 @@ class ForkServer:
         self._socket: socket.socket | None = None
 
     def start(self, files: Sequence[int], *more: str) -> ForkedProcess:
-        """Start a worker with these files and arguments.
-
-        Raises:
-            OSError: it can't be started.
-        """
+        """Start a worker with these files and arguments; OSError if it can't be started."""
         with self._lock:
             if self._socket is not None:
                 with suppress(OSError):
@@ -140,11 +136,7 @@ def _find_fork_server() -> ForkServer | None:
 
 
 def start_worker(files: Sequence[int], *more: str) -> ForkedProcess | subprocess.Popen[bytes]:
-    """Start a worker with some open files and further arguments.
-
-    Raises:
-        OSError: it can't be started.
-    """
+    """Start a worker with some open files and further arguments; OSError if it can't be started."""
     server = _find_fork_server()
     if server is None:
         return start_program("dpsql.server.worker", files, select_environment(), *more)
@@ -217,11 +209,7 @@ class WorkerProcess:
         return not self._killed and self._process.poll() is None
 
     def wait_until_ready(self) -> None:
-        """Send the setup, and wait until the worker has opened the data.
-
-        Raises:
-            PolicyError: the policy does not fit the data, or the worker can't be started.
-        """
+        """Send the setup, and wait until the worker has opened the data; PolicyError if it can't."""
         try:
             setup = self.setup
             places = {"name": setup.name, "base": str(setup.base), "database": setup.database}
@@ -313,11 +301,7 @@ class WorkerPool:
         self._starting = self._closed = False
 
     def start(self) -> WorkerProcess:
-        """Start a worker and wait until it is ready.
-
-        Raises:
-            PolicyError: the worker can't be started.
-        """
+        """Start a worker and wait until it is ready; PolicyError if the worker can't be started."""
         try:
             worker = WorkerProcess(self.setup, self._groups)
         except OSError:
@@ -338,11 +322,7 @@ class WorkerPool:
         worker.close()
 
     def take(self) -> WorkerProcess:
-        """Return an unused worker, and start another spare one in the background.
-
-        Raises:
-            PolicyError: no worker can be started.
-        """
+        """Return an unused worker, and start another spare one in the background; PolicyError if no worker can be started."""
         with self._lock:
             worker, self._spare = self._spare, None
         if worker is not None and not worker.is_alive:

@@ -33,11 +33,7 @@ Bound: TypeAlias = "Plan | Declaration | None"
 
 
 class Compiler:
-    """The names that statements can use, and the plans made with them.
-
-    Args:
-        thresholds: those that are open.
-    """
+    """The names that statements can use, and the plans made with them; ``thresholds``: the open ones."""
 
     def __init__(self, policy: Policy, engine: Engine, ledger: Ledger, thresholds: OpenThresholds) -> None:
         self.policy, self.engine, self._ledger, self._thresholds = policy, engine, ledger, thresholds

@@ -244,11 +244,7 @@ def _stand_in(values: Mapping[str, object]) -> dict[str, StandIn]:
 
 
 def _binds(line: Pipeline, text: str, values: Mapping[str, object]) -> bool:
-    """Return whether a cell can be bound with values of these types. Nothing is written to the ledger.
-
-    Raises:
-        BindError: a constant is not among a column's declared values, whatever the parameters are.
-    """
+    """Return whether a cell can be bound with these types, unlogged; BindError for constants that can't be values."""
     try:
         cell = line.compiler.open_cell()
         for statement in parse(text, _stand_in(values)):

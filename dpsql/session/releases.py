@@ -206,11 +206,7 @@ class Releases:
         return replace(plan, notes=(*plan.notes, note), draft=draft)
 
     def publish(self, statement: Statement, plan: Plan, result: Result) -> None:
-        """Publish the answer of a release's statement.
-
-        Raises:
-            Error: it could not be published. The paid blocks are stored, and the hint says so.
-        """
+        """Publish the answer of a release's statement; Error, with the hint that the paid blocks are stored, if that fails."""
         draft = plan.draft
         assert draft is not None
         kept, table = make_kept(draft.name, result)

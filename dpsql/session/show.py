@@ -103,11 +103,7 @@ def _count_more(ledger: Ledger, event: Event) -> int:
 
 
 def _list_values(line: Pipeline, policy: Policy, path: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the public values of a column, of each table that has it: declared ones, truths, and those of public tables.
-
-    Raises:
-        BindError: there is no such column, or none with public values.
-    """
+    """Yield a column's public values in each table: declared ones, truths, public rows; BindError if there is none."""
     parent, _, name = path.rpartition(".")
     asked = fold(parent.rpartition(".")[2])
     tables = [

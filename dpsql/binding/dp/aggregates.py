@@ -238,10 +238,7 @@ class AggregateCall:
         return self.block.weighs_rows and self.exact.cuts_rows
 
     def weigh(self, y: str, most: int) -> Weighing | None:
-        """Return how the rows of a unit weigh in moments of values of size ``most`` at most; None where each is a unit.
-
-        Numbers of different rows in one statement weigh all rows of a unit alike.
-        """
+        """Return how a unit's rows weigh in moments of values of size ``most`` (None: each row is a unit): all alike."""
         return self.exact.weighing(y, most, self.together and self.block.weighs_all)
 
     def require_rows(self) -> int:

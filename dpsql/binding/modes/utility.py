@@ -536,10 +536,7 @@ def _lengths(condition: exp.Expr | None, names: RowNames) -> bool:
 
 
 def _differences(parts: Sequence[ScorePart]) -> dict[int, tuple[int, int]]:
-    """Return one row's addition to ``SUM(LEAST(x, b)) - SUM(LEAST(x, b + w))``: between -w and 0.
-
-    The first of the two parts gets this range, the second none.
-    """
+    """Return one row's addition to ``SUM(LEAST(x, b)) - SUM(LEAST(x, b + w))``: the first part's is from -w to 0."""
     found: dict[int, tuple[int, int]] = {}
     for (j, other), (i, one) in combinations(enumerate(parts), 2):
         a, b = one.limit, other.limit

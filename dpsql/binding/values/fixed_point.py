@@ -576,10 +576,7 @@ def come_back(node: exp.Expr, kind: Type, left: str) -> exp.Expr:
 
 
 def hold_to_38_digits(typed: Typed) -> Typed:
-    """Return a value that leaves as a number: a 128-bit integer is clamped to 38 digits.
-
-    A list or a struct with a greater integer becomes NULL.
-    """
+    """Return a value that may leave as a number: a 128-bit integer is clamped to 38 digits, or else NULL in a list."""
     if find_exit_type(typed.type) == typed.type:
         return typed
     if typed.type.sql not in _IN_128_BITS:

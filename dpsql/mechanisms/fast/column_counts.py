@@ -85,11 +85,7 @@ def count_column(
 def stream_column(
     read: Reader, sql: str, doubles: bool = False, places: int | None = None
 ) -> Iterator[NumberArray]:
-    """Yield a column in arrays, without NULLs; decimals with ``places`` are integers without their point.
-
-    Raises:
-        TypeError: the values are no integers, dates or such decimals of 64 bits (or no doubles, if these are requested).
-    """
+    """Yield a column's non-NULL values in arrays, decimals as integers of ``places``; TypeError for other types."""
     for part in read.stream_numbers(sql):
         for chunk in part.column(0).chunks:
             kind = chunk.type

@@ -68,12 +68,7 @@ LEAST_EXPONENT = -1200
 
 @dataclass(frozen=True)
 class ScaleBins:
-    """Bins of the bound U on a local sensitivity.
-
-    Args:
-        bits: the binary logarithm of the base; even, so that half a bin is a whole power of two.
-        power: 1 for a mean, 2 for a variance.
-    """
+    """Bins of U, ``2**bits`` wide (even, so that half is whole); ``power``: 1 for a mean, 2 for a variance."""
 
     bits: int
     power: int = 1

@@ -71,11 +71,7 @@ def read_result(value: Any) -> Fraction | None:
 
 @dataclass(frozen=True)
 class ResultRange:
-    """Public bounds of a block result, and the grid between them.
-
-    Args:
-        low, high: results are clamped to these; a block without a finite result counts as their middle.
-    """
+    """Public bounds to which results are clamped, and the grid between; no finite result counts as the middle."""
 
     low: Fraction
     high: Fraction

@@ -65,13 +65,7 @@ class AnalystView:
 
 
 class LedgerView:
-    """One policy for the owner's page. Thread-safe.
-
-    Args:
-        name: the policy's name.
-        policy: the policy file, with the tokens in its folder.
-        ledger: the ledger's file.
-    """
+    """One policy for the owner's page, with the folder of its tokens and its ledger's file. Thread-safe."""
 
     def __init__(self, name: str, policy: Path, ledger: Path) -> None:
         self.name = name
@@ -88,11 +82,7 @@ class LedgerView:
         threading.Thread(target=self._count, daemon=True, name="dpsql-figures").start()
 
     def open(self, readings: int = 0) -> Ledger:
-        """Return the ledger, opened again if the policy was read again.
-
-        Raises:
-            LedgerError: the ledger can't be read or trusted.
-        """
+        """Return the ledger, reopened if the policy was read again; LedgerError if it can't be read or trusted."""
         with self._lock:
             if self._ledger is None or readings > self._readings:
                 if self._ledger is not None:
@@ -423,11 +413,7 @@ class ConsolePages:
             return self._live[1]
 
     def write(self, name: str, part: str) -> Html | None:
-        """Write a page; return None if the address has none.
-
-        Raises:
-            Error: the ledger can't be read or trusted.
-        """
+        """Return a page, or None if the address has none; Error if the ledger can't be read or trusted."""
         view = self.views.get(name)
         if view is None or part not in ("", "live"):
             return None
@@ -441,12 +427,7 @@ class ConsolePages:
 
 
 def make_app(setup: Data, pages: ConsolePages) -> Starlette:
-    """Return the application of the page.
-
-    Args:
-        setup: has the address of the listening socket.
-        pages: the pages.
-    """
+    """Return the application of the page; ``setup`` has the address of the listening socket."""
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.middleware.base import BaseHTTPMiddleware

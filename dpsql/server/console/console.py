@@ -55,11 +55,7 @@ class MetricsPlace:
     tls: TlsFiles | None = None
 
     def open(self) -> tuple[socket.socket, dict[str, object]]:
-        """Return the listening socket, and the setup of its process.
-
-        Raises:
-            ServerError: the address or the token can't be used.
-        """
+        """Return the listening socket, and the setup of its process; ServerError if the address or the token can't be used."""
         place = read_place(self.listen, self.tls is not None, "--metrics 127.0.0.1:9464")
         is_port = not isinstance(place, Path)
         if is_port and self.token is None:

@@ -240,12 +240,7 @@ def find_free_space(folder: Path) -> float:
 
 
 def make_metrics_app(pages: ConsolePages, digest: str) -> Starlette:
-    """Return the application.
-
-    Args:
-        pages: the ledgers, and the front's answers.
-        digest: the SHA-256 of the token that a scrape needs; empty if it needs none.
-    """
+    """Return the application; ``digest``: the SHA-256 of the token that a scrape needs (empty: none)."""
     from starlette.applications import Starlette
     from starlette.responses import PlainTextResponse, Response
     from starlette.routing import Route

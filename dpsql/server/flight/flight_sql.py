@@ -91,13 +91,7 @@ def list_tables(catalog: str, policy: Policy, command: Any) -> list[str]:
 
 
 def make_tables(catalog: str, names: Sequence[str], schemas: Mapping[str, pa.Schema] | None) -> pa.Table:
-    """Return the table of GetTables.
-
-    Args:
-        catalog: the policy's name.
-        names: the tables.
-        schemas: their columns; None if they aren't wanted.
-    """
+    """Return the table of GetTables: of a catalog (the policy), with the tables' names and (if wanted) schemas."""
     count = len(names)
     columns: list[object] = [[catalog] * count, [SCHEMA_NAME] * count, list(names), [TABLE_TYPE] * count]
     if schemas is None:
@@ -177,12 +171,7 @@ _LIMITS = (*range(541, 556), 557, 558, 559, 560, 561)
 
 
 def list_sql_info(version: str, statement_bytes: int) -> dict[int, tuple[int, object]]:
-    """Return the facts by their numbers: the member of the union, and the value.
-
-    Args:
-        version: the server's.
-        statement_bytes: the largest statement that the owner allows.
-    """
+    """Return the facts by number, each with its union member; ``statement_bytes``: the largest statement allowed."""
     facts: dict[int, tuple[int, object]] = dict.fromkeys(_LIMITS, (_BIGINT, 0))
     facts |= dict.fromkeys(TRUE_FACTS, (_BOOL, True))
     facts |= dict.fromkeys(FALSE_FACTS, (_BOOL, False))
@@ -286,11 +275,7 @@ class StatementHandle:
 
     @classmethod
     def read(cls, data: bytes) -> StatementHandle:
-        """Read a handle.
-
-        Raises:
-            BindError: it is none.
-        """
+        """Read a handle; BindError if the bytes aren't one."""
         try:
             parts = json.loads(data)
             bound = None if parts["bound"] is None else get_field(parts, "bound", dict)

@@ -103,20 +103,12 @@ def _describe_message(message: Any, fields: tuple[str, ...]) -> None:
 
 
 def make_message(name: str, **fields: object) -> Any:
-    """Return a message of the table above.
-
-    Raises:
-        MissingProtobuf: the package is not installed.
-    """
+    """Return a message of the table above; MissingProtobuf if the package is not installed."""
     return _load_classes()[name](**fields)
 
 
 def read_message(name: str, data: bytes) -> Any:
-    """Read the bytes of a message of a known name.
-
-    Raises:
-        NotFlightSql: they are none. MissingProtobuf: the package is not installed.
-    """
+    """Read the bytes of a known message, else NotFlightSql; MissingProtobuf if the package is not installed."""
     message = make_message(name)
     try:
         if len(data) > MAX_MESSAGE_BYTES:
@@ -135,11 +127,7 @@ def pack_message(name: str, **fields: object) -> bytes:
 
 
 def unpack_message(data: bytes) -> tuple[str, Any]:
-    """Read an ``Any``, and return the name of the message in it and the message.
-
-    Raises:
-        NotFlightSql: it is none that is listed here. MissingProtobuf: the package is not installed.
-    """
+    """Read an ``Any``: the name and the message in it, else NotFlightSql; MissingProtobuf as above."""
     packed = read_message("AnyMessage", data)
     name = packed.type_url.removeprefix(_PREFIX)
     if not packed.type_url.startswith(_PREFIX) or name not in MESSAGES:

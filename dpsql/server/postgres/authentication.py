@@ -67,11 +67,7 @@ class Verifier:
 
     @classmethod
     def read(cls, text: str) -> Verifier:
-        """Read a verifier that ``str`` wrote.
-
-        Raises:
-            ValueError: the text is no verifier.
-        """
+        """Read a verifier that ``str`` wrote; ValueError if the text isn't one."""
         kind, first, second = text.split("$")
         rounds, salt = first.split(":")
         stored, server = (_decode(part) for part in second.split(":"))
@@ -106,11 +102,7 @@ class ScramExchange:
         self._header = self._first_bare = self._server_first = self._nonce = ""
 
     def begin(self, mechanism: str, message: bytes) -> bytes:
-        """Take the client's first message, and return the server's.
-
-        Raises:
-            ScramError: the message breaks the rules.
-        """
+        """Take the client's first message, and return the server's; ScramError if the message breaks the rules."""
         text = _read_ascii(message)
         flag, _, rest = text.partition(",")
         authorized, _, bare = rest.partition(",")
@@ -130,11 +122,7 @@ class ScramExchange:
         return self._server_first.encode()
 
     def finish(self, message: bytes) -> bytes:
-        """Take the client's proof, and return the server's own.
-
-        Raises:
-            ScramError: the password is wrong, or the message breaks the rules.
-        """
+        """Take the client's proof, and return the server's own; ScramError if the password or the message is wrong."""
         text = _read_ascii(message)
         without_proof, separator, proof_text = text.rpartition(",p=")
         fields = without_proof.split(",")

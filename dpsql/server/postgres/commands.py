@@ -77,11 +77,7 @@ class ClientSettings:
         return made
 
     def get(self, name: str) -> str:
-        """Return a setting's value.
-
-        Raises:
-            BindError: the setting is unknown.
-        """
+        """Return a setting's value; BindError if the setting is unknown."""
         found = self._known.get(name.lower())
         if found is None:
             hint = "SHOW ALL lists the settings."
@@ -118,11 +114,7 @@ class ClientSettings:
         return sorted(self._known.items())
 
     def change(self, name: str, value: str) -> None:
-        """Keep a setting's value.
-
-        Raises:
-            BindError: it would change how values are written. PrivacyError: it would change the analyst.
-        """
+        """Keep a setting's value; BindError if it changes how values are written, PrivacyError if it changes the analyst."""
         name = name.lower()
         if name in FIXED and value.lower() not in [known.lower() for known in FIXED[name]]:
             raise BindError(f"{name} can only be {FIXED[name][0]}.", hint=f"SET {name} TO '{FIXED[name][0]}'")
@@ -197,11 +189,7 @@ def run_transaction(words: Sequence[str]) -> Done | None:
 
 
 def run_command(words: Sequence[str], settings: ClientSettings, only_describe: bool = False) -> Done:
-    """Run a command, or return its outcome without changes (``only_describe``).
-
-    Raises:
-        BindError: the command or its setting is unknown.
-    """
+    """Run a command, or only return its outcome (``only_describe``); BindError if it or its setting is unknown."""
     done = run_transaction(words)
     if done is not None:
         return done

@@ -116,11 +116,7 @@ class Portals:
         self._portals: dict[str, Portal] = {}
 
     def prepare(self, parsed: ParseMessage) -> None:
-        """Keep a statement.
-
-        Raises:
-            ProtocolError: its name is in use. RefusedMessage: there are too many.
-        """
+        """Keep a statement; ProtocolError if its name is in use, RefusedMessage if there are too many."""
         if parsed.name and parsed.name in self._statements:
             raise ProtocolError("there is a prepared statement of this name already.")
         held = sum(len(statement.text) for statement in self._statements.values())
@@ -129,11 +125,7 @@ class Portals:
         self._statements[parsed.name] = PreparedStatement(parsed.text, parsed.kinds)
 
     def find_statement(self, name: str) -> PreparedStatement:
-        """Return a statement.
-
-        Raises:
-            RefusedMessage: the name is unknown.
-        """
+        """Return a statement; RefusedMessage if the name is unknown."""
         statement = self._statements.get(name)
         if statement is None:
             raise refuse_message(messages.UNKNOWN_STATEMENT, "there is no such prepared statement.")
@@ -152,11 +144,7 @@ class Portals:
         self.check_size()
 
     def find_portal(self, name: str) -> Portal:
-        """Return a portal.
-
-        Raises:
-            RefusedMessage: the name is unknown.
-        """
+        """Return a portal; RefusedMessage if the name is unknown."""
         portal = self._portals.get(name)
         if portal is None:
             raise refuse_message(messages.UNKNOWN_PORTAL, "there is no such portal.")
@@ -167,11 +155,7 @@ class Portals:
         return name in self._portals
 
     def check_size(self) -> None:
-        """Close all portals if they are too large.
-
-        Raises:
-            RefusedMessage: they were.
-        """
+        """Close all portals, and raise RefusedMessage, if they are too large."""
         if (
             len(self._portals) > MAX_PORTALS
             or sum(portal.size for portal in self._portals.values()) > MAX_PORTAL_BYTES

@@ -60,11 +60,7 @@ class LoggedIn:
 
 
 def read_first(stream: Stream, tls: Tls | None) -> tuple[int, bytes]:
-    """Return the code and the rest of a client's first message, after TLS if it asks for it.
-
-    Raises:
-        ProtocolError: the message is invalid.
-    """
+    """Return the code and the rest of a client's first message, under TLS if requested; ProtocolError if invalid."""
     asked: set[int] = set()
     while True:
         (size,) = struct.unpack(">i", stream.take(4))

@@ -47,11 +47,7 @@ class MessageReader:
         self._body, self._at = body, 0
 
     def take(self, size: int) -> bytes:
-        """Return the next bytes.
-
-        Raises:
-            ProtocolError: fewer bytes are left.
-        """
+        """Return the next bytes; ProtocolError if fewer bytes are left."""
         if size < 0 or size > len(self._body) - self._at:
             raise ProtocolError(_ENDED)
         self._at += size
@@ -77,11 +73,7 @@ class MessageReader:
         return found
 
     def text(self) -> str:
-        """Return the text up to the next zero byte.
-
-        Raises:
-            ProtocolError: there is no zero byte, or the text isn't UTF-8.
-        """
+        """Return the text up to the next zero byte; ProtocolError if there is no zero byte, or the text isn't UTF-8."""
         end = self._body.find(b"\0", self._at)
         if end < 0:
             raise ProtocolError("a text in the message has no end.")
@@ -93,11 +85,7 @@ class MessageReader:
             raise ProtocolError("a text in the message is not UTF-8.") from None
 
     def name(self) -> str:
-        """Return a text that names a statement or a portal.
-
-        Raises:
-            ProtocolError: as for :meth:`text`, or it is too long.
-        """
+        """Return the name of a statement or a portal; ProtocolError as for :meth:`text`, and if it is too long."""
         found = self.text()
         if len(found) > _MAX_NAME:
             raise ProtocolError(f"a name may have {_MAX_NAME} characters.")
@@ -108,11 +96,7 @@ class MessageReader:
         return self.take(len(self._body) - self._at)
 
     def end(self) -> None:
-        """Check that nothing is left.
-
-        Raises:
-            ProtocolError: something is.
-        """
+        """Raise ProtocolError if bytes are left."""
         if self._at != len(self._body):
             raise ProtocolError("the message is longer than its parts.")
 
@@ -186,11 +170,7 @@ def spread_formats(formats: Sequence[int], count: int) -> list[int]:
 
 
 def read_target(body: bytes) -> tuple[str, str]:
-    """Read a ``Describe`` or ``Close``: ``S`` for a statement or ``P`` for a portal, and its name.
-
-    Raises:
-        ProtocolError: it is neither.
-    """
+    """Read a ``Describe`` or ``Close``: ``S`` (statement) or ``P`` (portal) and a name; else ProtocolError."""
     reader = MessageReader(body)
     kind, name = reader.take(1), reader.name()
     reader.end()
@@ -216,11 +196,7 @@ def read_query(body: bytes) -> str:
 
 
 def read_startup(body: bytes) -> dict[str, str]:
-    """Read the parameters of a startup message behind its version.
-
-    Raises:
-        ProtocolError: they are no pairs of texts.
-    """
+    """Read the parameters of a startup message after its version; ProtocolError unless they are pairs of texts."""
     reader = MessageReader(body)
     found: dict[str, str] = {}
     while name := reader.text():
@@ -344,11 +320,7 @@ def write_notice(sentence: str, detail: str = "") -> bytes:
 
 
 def find_row_end(rows: bytes, start: int, most: int) -> int:
-    """Return the end of at most ``most`` rows from ``start``.
-
-    Raises:
-        ProtocolError: the bytes aren't rows.
-    """
+    """Return the end of at most ``most`` rows from ``start``; ProtocolError if the bytes aren't rows."""
     at = start
     while at < len(rows) and most > 0:
         if rows[at : at + 1] != b"D" or at + 5 > len(rows):
@@ -378,12 +350,7 @@ class Gone(Exception):
 
 
 class Stream:
-    """A socket on which messages travel.
-
-    Args:
-        sock: the socket.
-        seconds: how long a message may take to come.
-    """
+    """A socket for messages; ``seconds``: the longest that a message may take to arrive."""
 
     def __init__(self, sock: socket.socket, seconds: float) -> None:
         self._socket = sock
@@ -405,11 +372,7 @@ class Stream:
         return bool(self._buffer)
 
     def take(self, size: int) -> bytes:
-        """Return the next bytes.
-
-        Raises:
-            Gone: the client is gone or too slow.
-        """
+        """Return the next bytes; Gone if the client is gone or too slow."""
         while len(self._buffer) < size:
             self._fill()
         found = bytes(self._buffer[:size])
@@ -474,11 +437,7 @@ class Stream:
             self.flush()
 
     def flush(self) -> None:
-        """Send what waits.
-
-        Raises:
-            Gone: the client is gone, or does not read.
-        """
+        """Send the buffered bytes; Gone if the client is gone or doesn't read."""
         if self._unsent:
             data, self._unsent = bytes(self._unsent), bytearray()
             self._socket.settimeout(SEND_SECONDS)
@@ -495,11 +454,7 @@ class Stream:
     # -- TLS and the end ---------------------------------------------------------------------------------------------------
 
     def secure(self, context: ssl.SSLContext) -> None:
-        """Go on under TLS.
-
-        Raises:
-            Gone: the client does not.
-        """
+        """Continue under TLS; Gone if the client doesn't."""
         self._socket.settimeout(max(0.1, self.end - time.monotonic()))
         try:
             wrapped = context.wrap_socket(self._socket, server_side=True, do_handshake_on_connect=False)
@@ -522,11 +477,7 @@ class Stream:
         return names[0] if len(names) == 1 else ""
 
     def shut(self, both: bool = True) -> None:
-        """End the connection from another thread, and wake a waiting reader.
-
-        Args:
-            both: whether unsent bytes are dropped, too.
-        """
+        """End the connection from another thread, and wake a waiting reader; ``both``: drop unsent bytes, too."""
         self._dropped = True
         with suppress(OSError, ValueError):
             socket.socket.shutdown(self._raw, socket.SHUT_RDWR if both else socket.SHUT_RD)
@@ -618,12 +569,7 @@ def refuse_right(refusal: RightError) -> RefusedMessage:
 
 
 def write_own_error(error: Error, asked: str) -> bytes:
-    """Return the ``ErrorResponse`` of an error of ours.
-
-    Args:
-        error: the error; its span is in characters of the text.
-        asked: the client's text; a place after its end is left out.
-    """
+    """Return the ``ErrorResponse`` of our error, with its place in the text ``asked``, if that is within it."""
     states = (SQLSTATES[kind] for kind in type(error).__mro__ if kind in SQLSTATES)
     state = error.sqlstate if error.sqlstate in _NARROWER else next(states, INTERNAL)
     place = 0 if error.span is None or error.span[0] >= len(asked) else error.span[0] + 1

@@ -95,13 +95,7 @@ def make_oid(name: str) -> int:
 
 
 class Catalogue:
-    """PostgreSQL's catalogue as a session sees it.
-
-    Args:
-        session: the analyst's.
-        analyst: the name.
-        database: the name of the policy.
-    """
+    """PostgreSQL's catalogue as an analyst's session sees it; ``database`` is the policy's name."""
 
     def __init__(self, session: Session, analyst: str, database: str) -> None:
         self._session, self._analyst, self._database = session, analyst, database

@@ -132,11 +132,7 @@ class PostgresSession:
         """The statements of PREPARE by name."""
 
     def prepare(self, part: TextPart) -> None:
-        """Keep the statement of a PREPARE.
-
-        Raises:
-            BindError: its name is in use, or there are too many.
-        """
+        """Keep the statement of a PREPARE; BindError if its name is in use, or there are too many."""
         name = part.words[0]
         if name in self.prepared:
             raise BindError(
@@ -147,11 +143,7 @@ class PostgresSession:
         self.prepared[name] = part
 
     def find_prepared(self, text: str) -> str:
-        """Return the query that an EXECUTE asks, with its values.
-
-        Raises:
-            BindError: there is none of that name, or it takes other values.
-        """
+        """Return the query of an EXECUTE, with its values; BindError for an unknown name or other values."""
         name, given = split_execute(text)
         if name not in self.prepared:
             hint = f"PREPARE {name} AS SELECT ..."
@@ -173,11 +165,7 @@ class PostgresSession:
         self.cursors[name] = result
 
     def find_cursor(self, name: str) -> Result:
-        """Return what is left of a cursor.
-
-        Raises:
-            BindError: there is none of that name.
-        """
+        """Return the remaining rows of a cursor; BindError if there is none of that name."""
         if name not in self.cursors:
             hint = f"DECLARE {name} CURSOR FOR SELECT ..."
             raise BindError(f"there is no cursor {name}.", hint=hint, sqlstate="34000")
@@ -201,11 +189,7 @@ class PostgresSession:
         return self._split(self.find_prepared(part.own))[0] if part.kind == "execute" else part
 
     def _check_prepared(self, part: TextPart) -> None:
-        """Refuse what can't be prepared.
-
-        Raises:
-            ParseError, BindError: it is no query, or none that can be read.
-        """
+        """Raise ParseError or BindError unless the text is a query that can be prepared."""
         (inner,) = self._split(part.text)
         if inner.kind == "query":
             _parse_unbound(part.text)
@@ -616,11 +600,7 @@ def _send_pages(part: str, pieces: Iterable[bytes]) -> Iterator[Message]:
 
 
 def _read_layout(words: Sequence[str]) -> tuple[str, bool]:
-    """Return the format of a COPY and whether a line has the names.
-
-    Raises:
-        BindError: an option isn't supported.
-    """
+    """Return the format of a COPY and whether a line has the names; BindError if an option isn't supported."""
     named = [word for word in words if word not in ("(", ")", ",", "WITH", "FORMAT", "TRUE", "ON", "1")]
     forms = [word for word in named if word in ("TEXT", "CSV", "BINARY")]
     if set(named) - {"TEXT", "CSV", "BINARY", "HEADER"} or len(forms) > 1:
@@ -630,11 +610,7 @@ def _read_layout(words: Sequence[str]) -> tuple[str, bool]:
 
 
 def _read_fetch(words: Sequence[str]) -> tuple[str, int | None]:
-    """Return the cursor of ``FETCH FORWARD 10 FROM name`` and the most rows; None for all.
-
-    Raises:
-        BindError: it doesn't go forward.
-    """
+    """Return the cursor and the most rows (None: all) of ``FETCH FORWARD 10 FROM name``; else BindError."""
     *how, name = words or ("",)
     named = [word.upper() for word in how if word.upper() not in ("FORWARD", "NEXT", "FROM", "IN")]
     if named == ["ALL"]:
