@@ -82,8 +82,9 @@ def test_long_numbers_are_refused_in_words(session: dpsql.Session, text: str, di
         (Decimal(f"0.{DIGITS}"), "a number of 9,002 characters"),
         (Decimal("1e9000"), "no finite number"),
         (Decimal("NaN"), "no finite number"),
+        (Decimal("sNaN"), "no finite number"),
     ],
-    ids=["integer", "128 bits", "in a list", "Decimal", "places", "exponent", "NaN"],
+    ids=["integer", "128 bits", "in a list", "Decimal", "places", "exponent", "NaN", "signalling"],
 )
 def test_long_numbers_are_no_parameters(session: dpsql.Session, value: object, said: str) -> None:
     with pytest.raises(dpsql.BindError, match=said):

@@ -149,7 +149,8 @@ def make_literal(value: object, name: str = "", span: Span | None = None) -> exp
         what = f"${name} holds an integer that does not fit 128 bits."
         raise BindError(what, span=span, hint="give a float.")
     numeric = isinstance(value, int | float | decimal.Decimal)
-    if isinstance(value, int | float | decimal.Decimal) and math.isfinite(value):
+    signalling = isinstance(value, decimal.Decimal) and value.is_snan()  # isfinite raises an error for it
+    if isinstance(value, int | float | decimal.Decimal) and not signalling and math.isfinite(value):
         size = value.copy_abs() if isinstance(value, decimal.Decimal) else abs(value)  # abs rounds a Decimal
         written = repr(size) if isinstance(value, float) else str(size)
         if len(written) > MAX_DIGITS:

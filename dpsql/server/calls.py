@@ -3,8 +3,9 @@
     call -> (opened | ledger | touch | journal | reply)* -> done
 
 The time that a query takes depends on the rows that it reads. So a reply that depends on private data is made and serialised
-first, and then waits for the next time of a public grid. Times count from the request; after the last one in the policy, they
-double. Opening the data for a session takes a time of its own, and the call goes on at the next time of the grid after that.
+first, and then waits for the next time of a public grid. Times count from the request, or from the end of the analyst's call for
+which it waited; after the last one in the policy, they double. Opening the data for a session takes a time of its own, and the
+call goes on at the next time of the grid after that.
 
 Other analysts see the ledger: totals change when a statement is settled, and the statements of a cell are paid one after another.
 So the ledger's entries after a touch wait, too, until shortly before the reply's time (:attr:`AnswerTimes.lead`). Post-processing
@@ -47,8 +48,6 @@ MAX_LEAD = 0.025
 """Most seconds between a statement's entry in the ledger and its reply."""
 LEAD_SHARE = 0.1
 """The greatest lead, as a share of the grid's first time."""
-OWN_WORK = 16
-"""How many times longer other load may make a statement until the rest doesn't count as its own."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,9 @@ class AnswerTimes:
         return min(MAX_LEAD, LEAD_SHARE * self.times[0]) if self.times else 0.0
 
     def skip(self, count: int) -> AnswerTimes:
-        """Return the grid without its first times; the last one stays."""
-        return AnswerTimes(self.times[min(count, len(self.times) - 1) :]) if self.times else self
+        """Return the grid without its first times; the last one doubles."""
+        beyond = max(0, count + 1 - len(self.times))
+        return AnswerTimes((*self.times[count:-1], self.times[-1] * 2**beyond)) if self.times else self
 
     def find_next(self, elapsed: float) -> float:
         """Return the first time of the grid at or after ``elapsed``; without a grid, ``elapsed``.
@@ -95,8 +95,7 @@ class AnswerClock:
     def __init__(self, grid: AnswerTimes) -> None:
         self.grid = grid
         self.start = time.monotonic()
-        self.began = self.start
-        """When the worker began the statement; the time before that in the analyst's queue is no overrun."""
+        """The time from which the grid's times and a statement's seconds count."""
         self.read_processor: Callable[[], tuple[int, int]] = lambda: (0, 0)
         """Returns the time for which the worker's threads ran, and the time for which they waited for a processor."""
         self._processor = (0, 0)
@@ -104,8 +103,8 @@ class AnswerClock:
         """Whether private data were read since the last public time."""
         self.waited: float | None = None
         """The time of the reply, after a step before it has waited."""
-        self.took: list[float] = []
-        """The seconds of each statement that count, from :meth:`_measure`."""
+        self.took: list[tuple[float, float]] = []
+        """The seconds of each statement, from :meth:`_measure`."""
         self._ready: float | None = None
         """The time of the reply of a statement that is answered but not in the ledger yet."""
         self._given_up = threading.Event()
@@ -117,26 +116,32 @@ class AnswerClock:
     def touch(self) -> None:
         """Note that private data are about to be read."""
         if not self.touched and self.waited is not None:
-            self.start = self.began = max(self.waited, self._find_after_reply(time.monotonic()))
+            self.start = max(self.waited, self._find_after_reply(time.monotonic()))
         if not self.touched:
             self._processor = self.read_processor()
         self.touched = True
 
-    def begin_work(self) -> None:
-        """Note that the worker begins the call."""
-        self.began = time.monotonic()
+    def begin_after(self, public: float | None) -> None:
+        """Count from the end of another call, for which this one waited: its public time, or None for now.
 
-    def _measure(self, now: float) -> float:
-        """Return a statement's seconds, but at most :data:`OWN_WORK` times those without other load, as an estimate.
+        So time in the queue is no overrun, and an analyst can't use it to bring a statement close to a time of the grid.
+        """
+        self.start = time.monotonic() if public is None else max(self.start, public)
+
+    def find_end(self) -> float | None:
+        """Return the public time at which the call ended; None if it read no private data."""
+        return None if self.waited is None else self._find_after_reply(time.monotonic())
+
+    def _measure(self, now: float) -> tuple[float, float]:
+        """Return a statement's seconds, and an estimate of those without other load, each with the lead.
 
         While private data are read, the worker's threads run or wait for a processor; their share of running is the estimate.
-        Load makes small statements late, and also larger ones whose rows then decide whether they pass a time. So load may
-        lengthen a statement, but not without limit.
         """
         ran, waited = (
             max(0, new - old) for new, old in zip(self.read_processor(), self._processor, strict=True)
         )
-        return (now - self.began) * (min(1.0, OWN_WORK * ran / (ran + waited)) if ran + waited else 1.0)
+        seconds, lead = now - self.start, self.grid.lead
+        return seconds + lead, seconds * (ran / (ran + waited) if ran + waited else 1.0) + lead
 
     def find_reply_time(self, now: float) -> float:
         """Return the time of the reply of a statement that can be settled at ``now``."""
@@ -294,7 +299,6 @@ class AnalystCall:
         with self._lock:
             self._worker, self._service = worker, service
             self._heard = self.finished = self.killed = False
-        self.clock.begin_work()
         self.clock.read_processor = worker.read_processor
         service.begin()
         try:

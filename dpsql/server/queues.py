@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MAX_FAILURES, MAX_OVERRUNS = 3, 20
 """Paid statements that failed until an analyst is paused, and statements after an answer time within an hour until it is skipped.
 
-After the last time they lead to a pause.
+After the last time they lead to a pause, unless other load made them late.
 """
 OVERRUN_SECONDS = 3600.0
 """Seconds for which such a statement counts."""
@@ -120,13 +120,15 @@ class AnalystQueue:
         self._turn = threading.Condition()
         self._calls: deque[AnalystCall] = deque()
         """The running call, then the waiting ones."""
+        self._free_at: float | None = None
+        """The public time at which the last call ended; None if it read no private data."""
         self._worker: WorkerProcess | None = None
         self._used: Edition | None = None
         """The worker's edition."""
         self._service: LedgerService | None = None
         self._failures = 0
-        self._slow: deque[tuple[float, float]] = deque()
-        """When each statement ended that took longer than the first answer time, and its seconds; oldest first."""
+        self._slow: deque[tuple[float, float, float]] = deque()
+        """When each statement ended that missed the first answer time, and its seconds with and without load; oldest first."""
         self._leaving: list[SessionRecord] = []
         """Ended sessions that the worker still has."""
         self._empty_since: float | None = None
@@ -179,26 +181,30 @@ class AnalystQueue:
         self._failures = 0
         self._slow.clear()
 
-    def _count_slow(self, seconds: float) -> int:
-        """Return how many statements of the last hour took longer than ``seconds``."""
+    def _list_slow(self) -> list[tuple[float, float]]:
+        """Return the seconds of slow statements of the last hour, with and without load."""
         end = time.monotonic() - OVERRUN_SECONDS
-        return sum(at > end and took > seconds for at, took in tuple(self._slow))
+        return [(took, alone) for at, took, alone in tuple(self._slow) if at > end]
 
     @property
     def overruns(self) -> int:
-        """How many statements of the last hour took longer than the last answer time."""
-        times = self.edition.grid.times
-        return self._count_slow(times[-1]) if times else 0
+        """How many statements of the last hour missed the last answer time, and would have missed it without other load."""
+        last = max(self.edition.grid.times, default=math.inf)
+        return sum(alone > last for _, alone in self._list_slow())
 
     @property
     def grid(self) -> AnswerTimes:
         """The answer times of this analyst: those before which too many statements of the last hour were not done are skipped.
 
-        An analyst who chooses work close to a time learns from each statement whether it missed that time. So each time may be
-        missed :data:`MAX_OVERRUNS` times an hour, as in predictive mitigation (Askarov, Zhang and Myers 2010).
+        An analyst who chooses work close to a time learns from each statement whether it missed that time. So each time, and each
+        doubling of the last one, may be missed :data:`MAX_OVERRUNS` times an hour, as in predictive mitigation (Askarov, Zhang
+        and Myers 2010), whether the work or other load made the statements late.
         """
-        full = self.edition.grid
-        return full.skip(sum(self._count_slow(at) >= MAX_OVERRUNS for at in full.times))
+        found, slow, count = self.edition.grid, self._list_slow(), 0
+        while found.times and sum(took > found.times[0] for took, _ in slow) >= MAX_OVERRUNS:
+            count += 1
+            found = self.edition.grid.skip(count)
+        return found
 
     def take_edition(self, edition: Edition) -> None:
         """Answer further requests under another reading of the policy."""
@@ -254,13 +260,18 @@ class AnalystQueue:
             self._calls.append(call)
         try:
             with self._turn:
+                has_waited = False
                 while self._calls[0] is not call and not call.stopped:
+                    has_waited = True
                     self._turn.wait(_LOOK_SECONDS)
                     if call.is_abandoned():
                         raise Refused("the client has disconnected.")
+                if has_waited:
+                    call.clock.begin_after(self._free_at)
             yield
         finally:
             with self._turn:
+                self._free_at = call.clock.find_end()
                 self._calls.remove(call)
                 self._turn.notify_all()
 
@@ -326,6 +337,7 @@ class AnalystQueue:
             worker, service = self._ensure_worker()
             if worker is not before and worker.was_awaited:
                 call.clock.wait_for_step()  # the time that it took to open the data must not show
+                call.clock.begin_after(None)
             try:
                 self._bring(record, worker, service)
                 yield from call.run(worker, service, head, body)
@@ -369,7 +381,7 @@ class AnalystQueue:
         """Count failures and slow statements, and skip an answer time or pause the analyst after too many."""
         self._failures += call.failures
         first = min(self.edition.grid.times, default=math.inf)
-        self._slow.extend((time.monotonic(), took) for took in call.clock.took if took > first)
+        self._slow.extend((time.monotonic(), *took) for took in call.clock.took if took[0] > first)
         while self._slow and self._slow[0][0] < time.monotonic() - OVERRUN_SECONDS:
             self._slow.popleft()
         call.failures = 0

@@ -6,6 +6,7 @@ The short form sends 1,000 messages; ``-m stochastic`` sends 100,000.
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Iterator
 from fractions import Fraction
@@ -60,6 +61,16 @@ VALUES: list[pa.Array] = [
 ]  # fmt: skip
 
 
+BOUND: list[Any] = [
+    None, True, "x", 7, 1.5, [], [1, "x"], [None, {"int": "1"}], [[1]], {}, {"int": 1}, {"int": "1", "date": "x"}, {"eval": "1"},
+    {"int": "9" * 5000}, {"int": "1_0"}, {"float": "nan"}, {"float": "1e999"}, {"decimal": "1e999999999"}, {"decimal": "sNaN"},
+    {"date": "0000-00-00"}, {"timestamp": "9999-12-31T23:59:59.999999-23:59"}, {"time": "24:00"}, {"interval": "9" * 40},
+    {"timestamp": "2024-01-01T00:00:00+00:00:00.000001"}, {"uuid": "x"}, {"bytes": "0"}, {"bytes": "00" * 100_000},
+    {"other": "x" * 9000}, {"other": "\0"},
+]  # fmt: skip
+"""Values of parameters as the messages have them, and others."""
+
+
 def encode_field(number: int, data: bytes) -> bytes:
     """Write a field of bytes as protobuf does."""
     return _varint(number << 3 | 2) + _varint(len(data)) + data
@@ -109,11 +120,28 @@ class Attacker(HostileFlightClient):
         made = {
             "string": lambda: self.rng.choice(self.rng.choice([TEXTS, PAID]) if "query" in field else NAMES),
             "bytes": lambda: self.rng.choice(
-                [*self.handles, b"", self.rng.randbytes(40), b"\xff" * 3000, *map(self.change, self.handles)]
+                [
+                    *self.handles,
+                    b"",
+                    self.rng.randbytes(40),
+                    b"\xff" * 3000,
+                    *map(self.change, self.handles),
+                    *(self.handle() for _ in self.handles),
+                ]
             ),
             "bool": lambda: True,
         }.get(plain, lambda: self.rng.choice([0, 1, 8, 508, 2**31 - 1]))
         return [made() for _ in range(self.rng.choice([0, 1, 3, 500]))] if repeated else made()
+
+    def handle(self) -> bytes:
+        """Return a handle as the server writes it, with what no server wrote into it."""
+        text = self.rng.choice([*TEXTS[:1], *TEXTS[10:12], TEXTS[18], PAID[0], None, 7, ["SELECT 1"], {}])
+        names = self.rng.choice([["1"], ["a"], ["1", "2"], ["a", "1"], ["\0"], [""]])
+        bound = {name: self.rng.choice(BOUND) for name in names}
+        parts = {"text": text, "bound": self.rng.choice([bound, bound, bound, None, [], "x", 0])}
+        if self.rng.random() < 0.1:
+            del parts[self.rng.choice(["text", "bound"])]
+        return json.dumps(parts).encode()
 
     def change(self, data: bytes) -> bytes:
         changed = bytearray(data)
