@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +33,6 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "help": "%dpsql",
         "star": "%%dpsql\nSELECT * FROM visits",
         "count": f"%%dpsql\n{COUNT}",
-        "again": f"%%dpsql\n{COUNT}",
-        "fresh": f"%%dpsql --fresh\n{COUNT}",
         "default": "%%dpsql\nSELECT COUNT(*) AS n FROM visits",
         "per plan": f"%%dpsql\n{PER_PLAN}",
         "underscore": "df = _.df(); print(type(df).__name__, df.shape, sorted(df['plan']))",
@@ -53,15 +50,12 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "comments": "%%dpsql\n-- nothing here\n/* nor here */ ;",
         "several": "%%dpsql\nSELECT 1 AS a; SELECT 2 AS b;",
         "several refused": f"%%dpsql\n{COUNT.replace('people', 'fine')}; SELECT * FROM visits",
-        "explain": f"%%dpsql --explain\n{PER_PLAN}",
         "file": "%dpsql --file q.sql",
         "budget": "%dpsql budget",
         "tables": "%dpsql tables",
         "columns": "%dpsql columns visits",
         "policy": "%dpsql policy",
         "mechanisms": "%dpsql mechanisms",
-        "too much": "%%dpsql\nSELECT WITH DP OPTIONS (epsilon = 2) COUNT(*) AS a FROM visits;\n"
-        "SELECT WITH DP OPTIONS (epsilon = 2) COUNT(*) AS b FROM visits WHERE age > 30",
         "caught": "import dpsql\ntry:\n    %dpsql SELECT * FROM visits\n"
         "except dpsql.PrivacyError as e:\n    print('caught')",
         "keep": f"%%dpsql\ncounts << {PER_PLAN}",
@@ -78,11 +72,6 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "listed": "%dpsql tables",
         "kept columns": "%dpsql columns counts",
         "ledger": "%dpsql ledger",
-        "reload": "%reload_ext dpsql",
-        "after reload": "%dpsql tables",
-        "modules": "import sys\nprint([m for m in ('matplotlib', 'polars') if m in sys.modules])",
-        "unload": "%unload_ext dpsql",
-        "unloaded": "%dpsql budget",
     }
     return dict(zip(cells, run(list(cells.values()), folder), strict=True))
 
@@ -123,12 +112,6 @@ def test_loading_says_one_line_and_how_to_begin(story: dict[str, Any]) -> None:
     assert text(story["demo"]).strip().count("\n") == 0
 
 
-def test_without_a_session_the_cell_fails_and_says_what_to_type(story: dict[str, Any]) -> None:
-    assert kinds(story["no session"]) == ["error"]
-    assert story["no session"][0].ename == "BindError"
-    assert "%dpsql connect" in story["no session"][0].traceback[-1]
-
-
 def test_help_has_an_example_that_runs(story: dict[str, Any]) -> None:
     lines = [line.strip() for line in text(story["help"]).splitlines()]
     assert "%%dpsql\nSELECT COUNT(*) AS n FROM visits" in "\n".join(lines)
@@ -158,19 +141,6 @@ def test_an_answer_is_a_table_with_an_interval_and_one_line_of_cost(story: dict[
     assert len(lines) == 3
     assert output.data["text/html"].count("<table") == 1
     assert "± 30" in output.data["text/html"]
-
-
-def test_the_same_cell_again_is_free_and_equal(story: dict[str, Any]) -> None:
-    first, again, fresh = (text(story[name]).splitlines() for name in ("count", "again", "fresh"))
-    assert first[:2] == again[:2]
-    assert "no charge" in again[2]
-    assert "cost ε=0.1" in fresh[2]
-    assert "no charge" not in fresh[2]
-
-
-def test_the_default_epsilon_is_never_exact(story: dict[str, Any]) -> None:
-    assert "cost ε=0.1" in text(story["default"])
-    assert "±" in text(story["default"])
 
 
 def test_conversion_of_the_last_result(story: dict[str, Any]) -> None:
@@ -211,12 +181,6 @@ def test_a_cell_is_bound_before_any_of_it_is_paid(story: dict[str, Any]) -> None
     assert "fine" not in text(story["ledger"])
 
 
-def test_explaining_spends_nothing(story: dict[str, Any]) -> None:
-    assert re.search(r"^ ?1\. ", text(story["explain"]), re.M)
-    assert "Exact SQL" in text(story["explain"])
-    assert "Would cost nothing: it is stored since" in text(story["explain"])
-
-
 def test_a_file(story: dict[str, Any]) -> None:
     assert "from_file" in text(story["file"])
 
@@ -235,25 +199,8 @@ def test_the_panels(story: dict[str, Any]) -> None:
     assert "refused" in text(story["ledger"])
 
 
-def test_over_budget_says_what_would_fit(story: dict[str, Any]) -> None:
-    error = story["too much"][-1]
-    assert error.ename == "BudgetExceeded"
-    assert "ε=2" in error.traceback[0]
-    assert "would fit" in error.traceback[-1]
-
-
 def test_errors_can_be_caught(story: dict[str, Any]) -> None:
     assert text(story["caught"]).strip() == "caught"
-
-
-def test_reloading_keeps_the_session_and_unloading_takes_the_magic(story: dict[str, Any]) -> None:
-    assert "ε=" in text(story["reload"])
-    assert "visits" in text(story["after reload"])
-    assert "not found" in text(story["unloaded"])
-
-
-def test_nothing_is_imported_that_is_not_used(story: dict[str, Any]) -> None:
-    assert text(story["modules"]).strip() == "[]"
 
 
 def test_a_failing_cell_stops_run_all(tmp_path: Path) -> None:
