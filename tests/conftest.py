@@ -20,6 +20,9 @@ from hypothesis import settings
 
 import dpsql
 from dpsql.engine import base as engine_base
+from dpsql.engine.duckdb import DuckDBEngine
+from dpsql.engine.postprocess import _open_public
+from dpsql.engine.sandbox import join_instance
 from tests.support.shop import Shop, open_shop
 
 # The default run is the same everywhere, also on a busy machine; HYPOTHESIS_PROFILE=random looks further.
@@ -123,12 +126,6 @@ def width_of_no_terminal() -> None:
     pytest.MonkeyPatch().setenv("COLUMNS", "110")
 
 
-# A table of fewer than 122,880 rows is read by one thread anyway: others cost a fifth of the time, and more where the cores
-# are busy. These tests have larger tables, or are about threads, memory and the order in which rows come.
-SEVERAL_THREADS = {
-    "test_bounding", "test_dealing", "test_duckdb", "test_little_memory", "test_order_independent", "test_packed_route",
-    "test_per_block_query", "test_sources", "test_tpch", "test_whose_block",
-}  # fmt: skip
 _connect = duckdb.connect
 
 
@@ -139,29 +136,43 @@ def _with_one_thread(*given: Any, **named: Any) -> duckdb.DuckDBPyConnection:
     return con
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread(request: pytest.FixtureRequest) -> Iterator[None]:
-    module = request.module.__name__
-    with pytest.MonkeyPatch.context() as patch:
-        if module.split(".")[-1] not in SEVERAL_THREADS and "benchmarks" not in str(request.path):
-            patch.setattr(duckdb, "connect", _with_one_thread)
-        yield
-
-
+# A table of fewer than 122,880 rows is read by one thread anyway: others cost a fifth of the time, and more where the cores
+# are busy. These tests have larger tables, or are about threads, memory and the order in which rows come.
+SEVERAL_THREADS = {
+    "test_bounding", "test_dealing", "test_duckdb", "test_little_memory", "test_order_independent", "test_packed_route",
+    "test_per_block_query", "test_sources", "test_tpch", "test_whose_block",
+}  # fmt: skip
 # Small tables are read by their plan's own query. Most tables of tests are small, and would try no quicker route.
 PLAIN_QUERIES = {
     "test_heavy_unit", "test_little_tables", "test_nothing_exact_stays", "test_one_row", "test_one_unit", "test_tpch",
 }  # fmt: skip
+# Each session over an open connection lists its macros, which takes DuckDB 14 ms of processor time. These tests make some.
+WITH_MACROS = {"test_coded_units", "test_duckdb", "test_hostile_blocks"}
+USUAL = (
+    (duckdb, "connect", _with_one_thread, SEVERAL_THREADS),
+    (engine_base, "LITTLE_ROWS", -1, PLAIN_QUERIES),
+    (engine_base, "LITTLE_BYTES", -1, PLAIN_QUERIES),
+    (DuckDBEngine, "macros", frozenset[str](), WITH_MACROS),
+)
+"""What is another way in tests than in use, for their speed or reach: but for the modules of the last column."""
 
 
 @pytest.fixture(autouse=True, scope="module")
-def quicker_routes(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Take no table for a small one, but for the tests that are about both."""
+def usual_sessions(request: pytest.FixtureRequest) -> Iterator[None]:
+    module = request.module.__name__.split(".")[-1]
     with pytest.MonkeyPatch.context() as patch:
-        if request.module.__name__.split(".")[-1] not in PLAIN_QUERIES:
-            patch.setattr(engine_base, "LITTLE_ROWS", -1)
-            patch.setattr(engine_base, "LITTLE_BYTES", -1)
+        for where, name, value, apart in USUAL:
+            if module not in apart and "benchmarks" not in str(request.path):
+                patch.setattr(where, name, value)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_binder() -> Iterator[None]:
+    """Keep the database without rows open in which the SQL above private blocks is bound; the last session would close it."""
+    instance = join_instance("binding", lambda: ([_open_public("")], lambda: None))
+    yield
+    instance.leave()
 
 
 @pytest.fixture(scope="module")

@@ -330,9 +330,9 @@ def test_intervals_of_growing_totals_hold_the_truth(base: Noise, confidence: flo
     """In each total: as often as they say, and not with a third more noise."""
     noise, last = GrowingTree(base, 40, 2, 5), np.arange(40)
     widths = [noise.widen(v, confidence) for v in noise.expect_variances(0 * last, last)]
-    doubt = 4 * math.sqrt(confidence * (1 - confidence) / 1500)
+    doubt = 4 * math.sqrt(confidence * (1 - confidence) / 500)
     for factor in (1.0, 1.33):
-        errors = np.cumsum(draw_errors(noise, 1500, fixed(f"growing {confidence} {factor}"), factor), axis=1)
+        errors = np.cumsum(draw_errors(noise, 500, fixed(f"growing {confidence} {factor}"), factor), axis=1)
         held = (np.abs(errors) <= widths).mean(axis=0)
         assert (held.min() > confidence - doubt) == (factor == 1)
         assert held.mean() < 1 - (1 - confidence) / 3

@@ -45,7 +45,7 @@ STATEMENTS = [
 MANY = "SELECT who, note, COUNT(*) FROM plain GROUP BY who, note"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def session() -> Iterator[dpsql.Session]:
     """Units that are long texts, an empty one and none; values that are missing, not numbers, or beyond all bounds."""
     dice = random.Random(26)

@@ -36,7 +36,7 @@ STATEMENTS = [
 ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def session() -> Iterator[dpsql.Session]:
     """Values that are missing, not numbers, zeros of two signs, a month and its thirty days."""
     dice = random.Random(27)

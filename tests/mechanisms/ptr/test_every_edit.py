@@ -1,20 +1,16 @@
-"""Distances of 500 random tiny tables, found by trying every sequence of edits: no formula, no shared code.
+"""Distances of all tiny tables, found by trying every sequence of edits: no formula, no shared code.
 
-The search knows what the answer of a table is and what one edit does; it walks outwards, one edit at a time, until a
-table answers differently (or, for a proposed sensitivity, until some edit moves the median too far). Values that may
-come in are all that lie at, between and beyond those that are there, which is as much as any real number could do to
-an answer that depends on order alone; for the interquartile range, whose bin depends on differences, they are all the
-whole numbers around.
+Values that may come in are all that lie at, between and beyond those of the tables, which is as much as any real number could
+do to an answer that depends on order alone.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-import random
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,94 +22,61 @@ from dpsql.mechanisms.ptr.stability_test import (
     measure_mode_radius,
     measure_quantile_radius,
 )
+from tests.support.exhaustive import Table, edits_to_another_answer
 
-Multiset = tuple[Hashable, ...]
-TABLES = 500
-
-
-def one_edit(table: Multiset, values: list) -> Iterator[Multiset]:
-    """Every table that one edit makes."""
-    yield from {tuple(table[:i] + table[i + 1 :]) for i in range(len(table))}
-    for value in values:
-        yield tuple(sorted((*table, value)))
+INNER = (0, 1, 2)
+AROUND = (-1, 0, 0.5, 1, 1.5, 2, 3)
+"""The values at, between and beyond the inner ones."""
 
 
-def edits_until(bad: Callable[[Multiset], bool], table: Multiset, values: list, most: int) -> int:
-    """Return the number of edits that lead to a bad table; ``most + 1`` where more than ``most`` are needed."""
-    seen, edge = {table}, [table]
-    for steps in range(most + 1):
-        if any(bad(t) for t in edge):
-            return steps
-        if steps < most:
-            edge = list({new for t in edge for new in one_edit(t, values)} - seen)
-            seen.update(edge)
-    return most + 1
+def find_radii(answer: Callable[[Any], Hashable], domain: Sequence[Any], size: int) -> dict[Table, int]:
+    """Return how many edits change nothing, whichever they are, of tables whose first change fits into the size."""
+    found = edits_to_another_answer(answer, domain, "add_remove", size)
+    return {table: edits - 1 for table, edits in found.items() if len(table) + edits <= size}
 
 
-def around(table: Multiset) -> list[Fraction]:
-    """Values at, between and beyond those of the table."""
-    held = sorted({Fraction(v) for v in table} or {Fraction(0)})
-    between = [(a + b) / 2 for a, b in itertools.pairwise(held)]
-    return sorted({held[0] - 1, *held, *between, held[-1] + 1})
+def of_inner(radii: dict[Table, int]) -> dict[Table, int]:
+    return {table: radius for table, radius in radii.items() if set(table) <= set(INNER)}
 
 
-def quantile(table: Multiset, p: Fraction) -> Hashable:
-    if not table:
-        return None
-    return sorted(table)[max(1, math.ceil(p * len(table))) - 1]
+def quantile(table: Table, p: Fraction) -> float | None:
+    return table[max(1, math.ceil(p * len(table))) - 1] if table else None
 
 
-def mode(table: Multiset) -> Hashable:
-    if not table:
-        return None
-    top = max(Counter(table).values())
-    return min(v for v, n in Counter(table).items() if n == top)
+def mode(table: Table) -> float | None:
+    return min(Counter(table).items(), key=lambda item: (-item[1], item[0]))[0] if table else None
 
 
-def random_tables(seed: int, most: int, values: list[int]) -> list[Multiset]:
-    rng = random.Random(seed)
-    found = []
-    for i in range(TABLES):
-        few = rng.sample(values, rng.randrange(1, min(5, len(values)) + 1))
-        weights = [rng.random() ** 3 for _ in few]
-        size = i % (most + 1)
-        found.append(tuple(sorted(rng.choices(few, weights, k=size))))
-    return found
-
-
-def radius_of_quantile(table: Multiset, p: Fraction) -> int:
-    v = quantile(table, p)
-    below = sum(x < v for x in table) if table else 0  # type: ignore[operator]
-    upto = sum(x <= v for x in table) if table else 0  # type: ignore[operator]
-    return measure_quantile_radius(len(table), below, upto, p)
+def winner(table: Sequence[tuple[str, int]]) -> str | None:
+    """The group with the largest sum; a row is (group, amount)."""
+    sums = Counter[str]()
+    for group, amount in table:
+        sums[group] += amount
+    return min(sums, key=lambda group: (-sums[group], group), default=None)
 
 
 @pytest.mark.parametrize("p", [Fraction(1, 2), Fraction(3, 4)])
 def test_quantiles(p: Fraction) -> None:
-    deep = 0
-    for table in random_tables(1, 9, [0, 1, 2, 5, 9]):
-        here = quantile(table, p)
-        found = edits_until(lambda t, here=here: quantile(t, p) != here, table, around(table), 3)
-        mine = min(radius_of_quantile(table, p), 3)
-        assert mine == max(found - 1, 0), table
-        deep += found >= 2
-    assert deep > 30
+    radii = of_inner(find_radii(lambda t: quantile(t, p), AROUND, 8))
+    for table, radius in radii.items():
+        value = quantile(table, p)
+        below, upto = (sum(x < value for x in table), sum(x <= value for x in table)) if table else (0, 0)
+        assert measure_quantile_radius(len(table), below, upto, p) == radius, table
+    assert Counter(radii.values())[1] > 10
+
+
+def measure_mode(table: Table, more: int = 0) -> int:
+    counts = sorted(Counter(table).items(), key=lambda item: (-item[1], item[0]))
+    (value, top), (other, second) = (*counts, (0, 0), (0, 0))[:2]
+    return measure_mode_radius(top + more, second, bool(second) and other > value)
 
 
 def test_modes() -> None:
-    deep = 0
-    for table in random_tables(2, 10, [0, 1, 2, 5]):
-        here = mode(table)
-        found = edits_until(lambda t, here=here: mode(t) != here, table, around(table), 3)
-        counts = sorted(Counter(table).items(), key=lambda item: (-item[1], item[0]))
-        (value, top), (other, second) = (*counts, (None, 0), (None, 0))[:2]
-        mine = measure_mode_radius(top, second, bool(second) and other > value)  # type: ignore[operator]
-        if not table:
-            assert mine == 0
-            continue
-        assert min(mine, 3) == max(found - 1, 0), table
-        deep += found >= 3
-    assert deep > 30
+    radii = of_inner(find_radii(mode, (*INNER, 3), 11))
+    assert [table for table, radius in radii.items() if table and measure_mode(table) != radius] == []
+    assert Counter(radii.values())[2] > 10
+    too_long = [table for table, radius in radii.items() if table and measure_mode(table, 1) > radius]
+    assert len(too_long) > 20, "the control: a lead of a row more, claimed of all tables"
 
 
 def test_a_row_or_none_has_no_stable_spread() -> None:
@@ -124,43 +87,15 @@ def test_a_row_or_none_has_no_stable_spread() -> None:
             assert measure_bin_distance(data, which, 9) == 1
 
 
-def winner(table: Multiset) -> Hashable:
-    """The group with the largest sum; a row is (group, amount)."""
-    sums: dict[Hashable, int] = {}
-    for group, amount in table:  # type: ignore[misc]
-        sums[group] = sums.get(group, 0) + amount
-    best = max(sums.values(), default=0)
-    return min((g for g, s in sums.items() if s == best), default=None)  # type: ignore[type-var]
-
-
 def test_argmax_of_sums_claims_no_more_than_is_so() -> None:
     """A lower bound of the distance, and not a lazy one."""
-    rng = random.Random(5)
     rows = [(g, a) for g in "abc" for a in (-2, 1, 2)]
-    exact = 0
-    for i in range(TABLES):
-        likely = rng.sample(rows, 4)
-        table: Multiset = tuple(sorted(rng.choices(likely, k=i % 6)))
-        if not table:
-            continue
-        here = winner(table)
-        found = edits_until(lambda t, here=here: winner(t) != here, table, rows, 2)
-        sums = sorted((sum(a for g, a in table if g == k) for k in {g for g, _ in table}), reverse=True)  # type: ignore[misc]
-        mine = measure_argmax_radius(sums[0], sums[1] if len(sums) > 1 else 0, 2)
-        assert min(mine, 2) <= max(found - 1, 0), table
-        exact += min(mine, 2) == max(found - 1, 0)
-    assert exact > 250
-
-
-def test_the_search_finds_a_formula_that_claims_too_much() -> None:
-    """The control: one edit more than the mode's distance, claimed of all tables."""
-    too_much = 0
-    for table in random_tables(6, 7, [0, 1, 2, 5]):
-        here = mode(table)
-        counts = sorted(Counter(table).values(), reverse=True)
-        found = edits_until(lambda t, here=here: mode(t) != here, table, around(table), 3)
-        claimed = (
-            measure_mode_radius(counts[0] + 1, counts[1] if len(counts) > 1 else 0, False) if table else 0
-        )
-        too_much += min(claimed, 3) > max(found - 1, 0)
-    assert too_much > 20
+    exact = Counter[bool]()
+    for table, radius in find_radii(winner, rows, 6).items():
+        groups: Sequence[Any] = table
+        sums = sorted((sum(a for g, a in groups if g == k) for k in {g for g, _ in groups}), reverse=True)
+        if sums:
+            mine = measure_argmax_radius(sums[0], sums[1] if len(sums) > 1 else 0, 2)
+            assert mine <= radius, table
+            exact[mine == radius] += 1
+    assert exact[True] > exact[False]
