@@ -448,6 +448,11 @@ def write_absolute(table: Table, base: Path) -> str:
     return pattern if os.path.isabs(pattern) else str(base.resolve() / pattern)
 
 
+def list_origins(table: Table, files: Iterable[str], base: Path) -> list[str]:
+    """Return the texts that name a table's files in the ledger: their paths, or one pattern, since files may be added."""
+    return [write_absolute(table, base)] if table.several and "://" not in (table.source or "") else [*files]
+
+
 def find_files(table: Table, base: Path) -> list[str]:
     """Return the sorted real paths of a source's files; PolicyError if there are none."""
     pattern = write_absolute(table, base)

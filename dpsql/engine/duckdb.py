@@ -45,6 +45,7 @@ from dpsql.engine.base import (
     Engine,
     find_states,
     hash_lines,
+    list_origins,
     look_at_files,
     raise_unless_done,
     write_absolute,
@@ -658,11 +659,9 @@ class DuckDBEngine(Engine):
     @property
     def dataset(self) -> str:
         """The name of the data in the ledger, from the paths or patterns of their files, or the attached databases."""
-        several = {t.name: write_absolute(t, self._base) for t in self.policy.tables.values() if t.several}
-        parts = [several[name] for name in self._sources if name in several]  # files may be added
-        parts += [
-            path for name, files in self._sources.items() if name not in several for path in files or []
-        ]
+        tables, parts = self.policy.tables, []
+        for name, files in self._sources.items():
+            parts += list_origins(tables[name], files or [], self._base)
         if self._path is not None:
             parts.append(self._path)
         if self._attached:

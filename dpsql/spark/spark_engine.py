@@ -30,7 +30,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from dpsql.binding.values.sql_types import Type
-from dpsql.engine.base import Engine, find_files, hash_lines
+from dpsql.engine.base import Engine, find_files, hash_lines, list_origins
 from dpsql.engine.sandbox import TypedColumns, write_empty_query
 from dpsql.engine.sources import name_view
 from dpsql.errors import BindError, PolicyError
@@ -170,9 +170,9 @@ class SparkEngine(Engine):
 
     @property
     def dataset(self) -> str:
-        """The name of the data in the ledger, from files, or from the names of tables and Spark's address."""
+        """The name of the data in the ledger, from their files or pattern, or from the tables' names and Spark's address."""
         tables = self.policy.tables.values()
-        parts = [path for t in tables if t.file for path in self._sources[t.name]]
+        parts = [part for t in tables if t.file for part in list_origins(t, self._sources[t.name], self._base)]
         parts += [f"{self._address} {t.source or t.name}" for t in tables if not t.file]
         return hash_lines(sorted(parts))[:32]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import threading
 import time
 from collections import Counter
@@ -25,6 +26,7 @@ from dpsql.policy.model import Budget, Policy, Table
 from dpsql.spark.spark_engine import SparkEngine
 from tests.support import inside
 from tests.support.both import Both, assert_same
+from tests.support.nights import CLOSED, FIRST, TOTALS, write_day
 from tests.support.spark import NASTY, SPENT, Pair, chosen, fill, share
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -272,3 +274,44 @@ def test_what_is_refused_costs_nothing(pair: Pair) -> None:
     with pytest.raises(BindError, match="REGEXP"):
         pair.session.sql("SELECT COUNT(*) FROM visits WHERE regexp_matches(note, 'a+')")
     assert str(pair.session.budget().spent) == before
+
+
+# -- growing data ---------------------------------------------------------------------------------------------------
+
+WHOLE = "".join(
+    line + "\n"
+    for line in CLOSED.splitlines()
+    if not line.startswith(("per_", "privacy_p", "closed", "data_"))
+).replace("max_rows = 40\n", "max_rows = 40\ncolumns.day.bounds = [2024-01-30, 2024-02-28]\n")
+"""The same tables, with whole units protected."""
+
+
+def test_a_release_over_files_that_are_added_is_refreshed(spark: Any, tmp_path: Path) -> None:
+    """A pattern names the data in the ledger, not its files of one day."""
+    policy = Policy.loads(WHOLE, base=tmp_path)
+    totals = TOTALS.replace("TREE", "TREE, epsilon = 1e6")
+    for number, said in enumerate((f"CREATE RELEASE totals AS {totals}", "REFRESH RELEASE totals"), start=1):
+        for day in range(2 * number):
+            write_day(tmp_path, day)
+        with dpsql.connect(spark, policy=policy, ledger=tmp_path / "l.ledger") as session:
+            session.sql(said)
+            shown = [row["t"] for row in session.sql("SELECT t FROM totals ORDER BY day").dicts()]
+            assert shown == [min(day, 2 * number) * 20 for day in range(1, 31)]
+            assert len([entry for entry in session.ledger() if entry.event is not None]) == number
+            assert session.sql("REFRESH RELEASE totals").loss == "no charge"
+
+
+def test_periods_are_refused_before_a_charge(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tree over growing time has parts of periods, which Spark's queries do not have."""
+    write_day(tmp_path, 0)
+    monkeypatch.setattr(dpsql.Policy, "today", FIRST + datetime.timedelta(days=1))
+    with dpsql.connect(spark, policy=Policy.loads(CLOSED, base=tmp_path)) as session:
+        for text in (TOTALS, f"CREATE RELEASE totals AS {TOTALS}", f"EXPLAIN {TOTALS}"):
+            with pytest.raises(
+                PolicyError, match="visits has a privacy period, which only DuckDB"
+            ) as refused:
+                session.sql(text)
+            assert "query DuckDB instead" in str(refused.value.hint)
+        assert session.ledger() == []

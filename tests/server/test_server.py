@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import os
 import signal
@@ -18,7 +19,9 @@ import dpsql
 from dpsql.cli import main
 from dpsql.client.wire import Message, decode
 from dpsql.ledger.ledger import Ledger
+from dpsql.privacy.periods import list_periods
 from dpsql.server.analyst_tokens import TokenFile
+from tests.support import nights
 from tests.support.postgres import PostgresServer, query, read_error, read_rows
 from tests.support.served import (
     FIRST_STEP,
@@ -445,3 +448,47 @@ def test_releases_are_read_by_all_and_changed_by_those_who_may(folder: Path) -> 
         with pytest.raises(Exception, match="paused"):
             ada.run("REFRESH RELEASE daily").raise_error()
         assert sorted(bob.run("FROM daily").results[0].fetchall()) == now
+
+
+def test_a_tree_of_growing_totals_is_refreshed_by_the_owner_and_read_by_analysts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three mornings, the last of which is the server's today: whoever refreshes draws one node."""
+    today = datetime.date.today()
+    monkeypatch.setattr(nights, "FIRST", today - datetime.timedelta(days=4))
+    for number in range(4):
+        nights.write_day(tmp_path, number)
+    budget, _, tables = nights.CLOSED.replace("2024-01-30", str(nights.FIRST)).partition("[tables.visits]")
+    limits = "answer_times = []\nmax_requests_per_minute = 1000000"
+    policy = write_policy(tmp_path, {"ada": 1e9, "bob": 1e9}, limits, budget, f"[tables.visits]{tables}")
+    policy.write_text(policy.read_text().replace("[analysts.ada]\n", "[analysts.ada]\nreleases = true\n"))
+
+    def come_to(days_before: int) -> None:
+        monkeypatch.setattr(dpsql.Policy, "today", today - datetime.timedelta(days=days_before))
+
+    come_to(2)
+    with dpsql.connect(policy=policy) as owner:
+        owner.sql(f"CREATE RELEASE totals AS {nights.TOTALS}")
+    with ServerProcess(policy) as running, running.connect("ada") as ada, running.connect("bob") as bob:
+
+        def read() -> list[int]:
+            found, mine = (who.run("SELECT t FROM totals ORDER BY day").results[0] for who in (bob, ada))
+            assert found.fetchall() == mine.fetchall()
+            assert found.cost_line.startswith("no charge")
+            return [total for (total,) in found.fetchall()]
+
+        assert read() == [20, 40]
+        come_to(1)
+        assert main(["refresh", "--policy", str(policy)]) == 0, "the owner, beside the server"
+        assert read() == [20, 40, 60]
+        with pytest.raises(dpsql.PrivacyError, match="bob may not"):
+            bob.run("REFRESH RELEASE totals").raise_error()
+        assert ada.run("REFRESH RELEASE totals").results[0].cost_line.startswith("3 days stored, 1 new")
+        assert read() == [20, 40, 60, 80]
+        come_to(0)
+        assert main(["refresh", "--policy", str(policy)]) == 0
+        assert bob.run(nights.TOTALS).results[0].cost_line.startswith("4 days stored · no charge")
+    with Ledger.read(tmp_path / "clinic.toml.ledger") as ledger:
+        paid = [list_periods(entry.event) for entry in ledger.entries() if entry.event is not None]
+    places = [[(low - paid[0][0][0], high - paid[0][0][0]) for low, high in days] for days in paid]
+    assert places == [[(0, 2)], [(2, 3)], [(0, 4)]]
