@@ -172,7 +172,9 @@ class SparkEngine(Engine):
     def dataset(self) -> str:
         """The name of the data in the ledger, from their files or pattern, or from the tables' names and Spark's address."""
         tables = self.policy.tables.values()
-        parts = [part for t in tables if t.file for part in list_origins(t, self._sources[t.name], self._base)]
+        parts = [
+            part for t in tables if t.file for part in list_origins(t, self._sources[t.name], self._base)
+        ]
         parts += [f"{self._address} {t.source or t.name}" for t in tables if not t.file]
         return hash_lines(sorted(parts))[:32]
 
