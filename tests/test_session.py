@@ -113,28 +113,6 @@ def test_a_statement_of_several_blocks_is_one_charge(session: dpsql.Session) -> 
     assert entry.loss == "ε=0.2"
 
 
-def test_refusals_are_logged_for_the_owner(session: dpsql.Session) -> None:
-    with pytest.raises(dpsql.PrivacyError):
-        session.sql("SELECT SUM(medical_dollars) FROM visits")
-    (entry,) = session.ledger()
-    assert entry.outcome == "refused"
-    assert "bounds" in entry.reason
-    assert entry.event is None
-    assert entry.loss == "0"
-
-
-def test_show(session: dpsql.Session) -> None:
-    session.sql("SELECT COUNT(*) FROM visits")
-    tables = session.sql("SHOW TABLES").fetchall()
-    assert {row[0]: row[1] for row in tables} == {
-        "visits": "private", "unlimited": "private", "rows": "private", "plans": "public",
-    }  # fmt: skip
-    assert any("0 to 65" in str(row) for row in session.sql("SHOW POLICY").fetchall())
-    assert len(session.sql("SHOW LEDGER").fetchall()) == 1
-    assert "0.1" in str(session.sql("SHOW BUDGET").fetchall())
-    assert spent(session) == Fraction(1, 10)
-
-
 def test_explain_spends_nothing_and_reads_nothing(
     session: dpsql.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,25 +129,6 @@ def test_explain_spends_nothing_and_reads_nothing(
     assert spent(session) == 0
     assert session.ledger() == []
     assert "public data only" in str(session.explain("SELECT 1"))
-
-
-def test_results_convert(session: dpsql.Session) -> None:
-    result = session.sql("SELECT plan, COUNT(*) AS n, AVG(age) AS a FROM visits GROUP BY plan ORDER BY plan")
-    assert result.columns == ["plan", "n", "a"] or tuple(result.columns) == ("plan", "n", "a")
-    assert result.shape == (5, 3)
-    assert set(result.intervals) == {"n", "a"}
-    assert result.arrow().num_rows == 5
-    assert len(result.fetchnumpy()["n"]) == 5
-    assert "0.1" in result.loss
-    assert str(result.statement_id) == "1"
-
-
-def test_report_format(session: dpsql.Session) -> None:
-    (text,) = session.sql("SELECT COUNT(*, report_format => 'JSON') AS n FROM visits").fetchone()
-    inside = json.loads(text)["result"]
-    interval = inside["noise_confidence_interval"]
-    assert interval["lower_bound"] <= inside["value"] <= interval["upper_bound"]
-    assert interval["confidence_level"] == 0.95
 
 
 def test_opening_needs_no_plots_or_frames() -> None:

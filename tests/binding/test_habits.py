@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 import dpsql
-from tests.support.analyst import close, ordered
+from tests.support.analyst import check_rows
 from tests.support.clinic import BUDGET
 from tests.support.fixtures import session_fixture
 
@@ -85,9 +85,7 @@ session = session_fixture(POLICY)
 @pytest.mark.parametrize("text", CASES)
 def test_answers_are_plain_duckdbs(con: duckdb.DuckDBPyConnection, session: dpsql.Session, text: str) -> None:
     text = text.replace("¶", "\n")
-    mine, theirs = ordered(session.sql(text).fetchall()), ordered(con.cursor().execute(text).fetchall())
-    assert len(mine) == len(theirs)
-    assert all(map(close, mine, theirs)), (mine, theirs)
+    check_rows(session.sql(text).fetchall(), con.cursor().execute(text).fetchall())
 
 
 def test_a_table_is_created_of_an_answer(session: dpsql.Session) -> None:

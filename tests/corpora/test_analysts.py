@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 import dpsql
-from tests.support.analyst import close, ordered
+from tests.support.analyst import check_rows
 from tests.support.clinic import BUDGET
 from tests.support.fixtures import session_fixture
 
@@ -159,16 +159,10 @@ def con() -> duckdb.DuckDBPyConnection:
 session = session_fixture(POLICY)
 
 
-def check(con: duckdb.DuckDBPyConnection, result: dpsql.Result, plain: str) -> None:
-    mine, theirs = ordered(result.fetchall()), ordered(con.cursor().execute(plain).fetchall())
-    assert len(mine) == len(theirs), (mine, theirs)
-    assert all(map(close, mine, theirs)), (mine, theirs)
-
-
 @pytest.mark.parametrize("text", ANSWERED)
 def test_answers_are_plain_duckdbs(con: duckdb.DuckDBPyConnection, session: dpsql.Session, text: str) -> None:
     mine, _, plain = text.partition(" ||| ")
-    check(con, session.sql(mine), plain or mine)
+    check_rows(session.sql(mine).fetchall(), con.cursor().execute(plain or mine).fetchall())
 
 
 @pytest.mark.parametrize(
@@ -181,7 +175,7 @@ def test_hints_lead_to_an_answer(
         session.sql(text)
     assert said in (caught.value.hint or "")
     if instead:
-        check(con, session.sql(instead), instead)
+        check_rows(session.sql(instead).fetchall(), con.cursor().execute(instead).fetchall())
 
 
 def test_a_kept_result_says_so(session: dpsql.Session) -> None:

@@ -9,6 +9,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+import dpsql
+from tests.support.case_files import internal_names
 from tests.support.shop import near
 
 _MODE = re.compile(r"(?i)WITH\s+(DP|DIFFERENTIAL_PRIVACY)\s*(OPTIONS\s*\([^()]*(\([^()]*\))?[^()]*\))?")
@@ -63,3 +67,18 @@ def close(ours: Any, theirs: Any) -> bool:
     if isinstance(theirs, datetime.datetime):  # a mean of dates has the little noise of a huge epsilon
         return abs(ours - theirs) < datetime.timedelta(minutes=1)
     return near(ours, theirs)
+
+
+def check_rows(mine: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]]) -> None:
+    """Check that rows are those of DuckDB, in their order or in any, but for the little noise of a huge epsilon."""
+    assert len(mine) == len(theirs), (mine, theirs)
+    pairs = ((mine, theirs), (ordered(mine), ordered(theirs)))
+    assert any(all(map(close, a, b)) for a, b in pairs), (mine, theirs)
+
+
+def check_refusal(session: dpsql.Session, case: Asked) -> None:
+    """Check that a statement is refused in the words beside it, none of which is a name of ours."""
+    with pytest.raises(dpsql.Error) as caught:
+        session.sql(case.text)
+    assert (caught.value.message, caught.value.hint) == (case.message, case.hint)
+    assert not internal_names(str(caught.value), case.text)

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.shop import Shop, near
+from tests.support.analyst import check_rows
+from tests.support.shop import Shop
 
 MONTHS = (
     "(SELECT unnest(generate_series(DATE '2024-01-01', DATE '2024-12-01', INTERVAL 1 MONTH)) AS m) AS months"
@@ -59,14 +60,9 @@ ANSWERED = [
 
 @pytest.mark.parametrize("query", ANSWERED)
 def test_answers_are_plain_duckdbs(shop: Shop, query: str) -> None:
-    ours, expected = ([list(row) for row in side.sql(query).fetchall()] for side in shop)
-    # sums of few are noisy in their last digits: rows are told apart by what is not
-    for row in (*ours, *expected):
-        row.sort(key=lambda value: isinstance(value, float))
-    ours, expected = (sorted(rows, key=lambda row: [str(v) for v in row]) for rows in (ours, expected))
-    assert len(ours) == len(expected) > 0, (ours, expected)
-    for mine, theirs in zip(ours, expected, strict=True):
-        assert all(near(a, b) for a, b in zip(mine, theirs, strict=True)), (mine, theirs)
+    ours, expected = (side.sql(query).fetchall() for side in shop)
+    assert expected
+    check_rows(ours, expected)
 
 
 def test_what_a_case_can_come_to_is_public(shop: Shop) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import duckdb
 import pytest
 
 import dpsql
+from tests.support.analyst import check_rows
 from tests.support.case_files import read_part
 from tests.support.fixtures import con_fixture
 from tests.support.plain import policy_of
@@ -32,21 +30,10 @@ CREATE TABLE plans AS
 con = con_fixture(TABLES)
 
 
-def _close(ours: Any, theirs: Any) -> bool:
-    if isinstance(theirs, float):
-        return isinstance(ours, int | float) and math.isclose(ours, theirs, rel_tol=1e-3, abs_tol=1e-3)
-    return bool(ours == theirs)
-
-
 def _same(
     session: dpsql.Session, con: duckdb.DuckDBPyConnection, text: str, plain: str | None = None
 ) -> None:
-    ours = sorted(session.sql(text).fetchall(), key=repr)
-    theirs = sorted(con.execute(plain or text).fetchall(), key=repr)
-    assert len(ours) == len(theirs), (ours, theirs)
-    assert all(_close(a, b) for o, t in zip(ours, theirs, strict=True) for a, b in zip(o, t, strict=True)), (
-        ours, theirs,
-    )  # fmt: skip
+    check_rows(session.sql(text).fetchall(), con.execute(plain or text).fetchall())
 
 
 def declare(column: str, values: str) -> dpsql.Policy:
