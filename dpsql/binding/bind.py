@@ -78,7 +78,7 @@ def bind(
         def narrow(days: Days) -> Plan:
             made = known.get(days)
             if made is None:
-                made = _bind(statement, catalog, finish, thresholds, today, only=days)
+                made = _bind(statement, catalog, finish, thresholds, today, only=days, whole=plan)
                 scans = [read for block in made.blocks if block.parts for _, read, _ in block.parts.scans]
                 if all(read == days for read in scans):  # not if the data end before
                     if len(known) >= _NARROWED:
@@ -112,6 +112,7 @@ def _bind(
     today: datetime.date | None,
     by_sets: bool = False,
     only: Days | None = None,
+    whole: Plan | None = None,
 ) -> Plan:
     """Return the plan of a query.
 
@@ -119,6 +120,7 @@ def _bind(
         today: in the policy's time zone, with a budget per period.
         by_sets: as for :class:`StatementBinder`.
         only: as for :func:`mark_scans`.
+        whole: the plan over all days asked for, of which only the blocks are replaced by those over the days of ``only``.
     """
     assert statement.tree is not None
     tree = copy_tree(statement.tree)
@@ -157,6 +159,12 @@ def _bind(
             if binder.query(tree, env, inner=False) is not None:
                 raise AssertionError("private rows left the statement")
             _note_time(binder, statement, times)
+            prepend_kept_results(tree, kept)
+            refuse_public_joins(tree)
+            for choose in binder.when_whole:
+                choose(tree)
+            if whole is not None:
+                return replace(whole, blocks=date_blocks(binder))
             return _plan(binder, tree, text, kept)
     except RecursionError:
         raise BindError("the statement is nested too deeply.", text=statement.text) from None
@@ -243,10 +251,6 @@ def _write_argument(call: exp.Func) -> str:
 
 
 def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedResult]) -> Plan:
-    prepend_kept_results(tree, kept)
-    refuse_public_joins(tree)
-    for choose in binder.when_whole:
-        choose(tree)
     facts = OutputFacts.of(tree, binder, kept)
     if binder.key_values:
         _refuse_undeclared(tree, binder, facts)

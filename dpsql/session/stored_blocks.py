@@ -14,6 +14,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -91,13 +92,20 @@ def _write(table: pa.Table, sink: object) -> None:
 def unpack(stored: bytes) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
     """Return the relations and notes that :func:`pack` packed."""
     (size,) = struct.unpack(">I", stored[:4])
-    head = json.loads(stored[4 : 4 + size])
+    sizes, notes = _read_head(stored[4 : 4 + size])
     relations, at = {}, 4 + size
     whole = pa.py_buffer(stored)
-    for name, length in zip(head["names"], head["sizes"], strict=True):
+    for name, length in sizes:
         relations[name] = pa.ipc.open_stream(whole.slice(at, length)).read_all()
         at += length
-    return relations, tuple(head["notes"])
+    return relations, notes
+
+
+@lru_cache(maxsize=256)
+def _read_head(head: bytes) -> tuple[tuple[tuple[str, int], ...], tuple[str, ...]]:
+    """Return the names and lengths of relations, and the notes: most parts of one answer have equal ones."""
+    read = json.loads(head)
+    return tuple(zip(read["names"], read["sizes"], strict=True)), tuple(read["notes"])
 
 
 def call_by_place(release: Release, names: Sequence[str]) -> Release:
