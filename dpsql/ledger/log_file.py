@@ -473,13 +473,18 @@ def give_name(draft: Path, path: Path) -> bool:
         if path.exists():
             return False
         os.rename(draft, path)
+    sync_folder(path.parent)
+    return True
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable, so that a change of them survives a power cut."""
     with suppress(OSError):  # Windows can't open directories
-        directory = os.open(path.parent, os.O_RDONLY)
+        directory = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(directory)
         finally:
             os.close(directory)
-    return True
 
 
 # -- statements, read from their rows -------------------------------------------------------------------------------

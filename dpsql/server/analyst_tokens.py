@@ -31,6 +31,7 @@ from typing import Any
 
 from dpsql.errors import PolicyError, ServerError, did_you_mean
 from dpsql.late_dataclass import dataclass
+from dpsql.ledger.log_file import drafting, sync_folder
 from dpsql.policy.model import IdentityProvider, settle_issuer
 from dpsql.policy.validate import fold
 from dpsql.server.postgres.authentication import Verifier
@@ -270,23 +271,13 @@ def _read_record(body: Any) -> TokenRecord:
 
 def _write_records(path: Path, records: Mapping[str, TokenRecord]) -> None:
     body = {"format": _FORMAT, "analysts": [asdict(record) for record in records.values()]}
-    draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
-    try:
-        descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        with open(descriptor, "wb") as file:
+    with drafting(path) as draft:
+        with draft.open("wb") as file:
             file.write((json.dumps(body, indent=1) + "\n").encode())
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
-    finally:
-        with suppress(OSError):
-            draft.unlink()
-    with suppress(OSError):  # a removal must not come back after a power cut
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+    sync_folder(path.parent)
 
 
 @contextmanager

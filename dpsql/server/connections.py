@@ -160,17 +160,23 @@ def clear_socket(path: Path) -> None:
     raise ServerError(f"another server listens on {path}.")
 
 
-def parse_listen(listen: str, tls: bool, example: str) -> tuple[str, int]:
-    """Return the host and the port of an address to listen at.
+ListenPlace = tuple[str, int] | Path
+"""A host and a port, or the path of a Unix socket."""
+
+
+def read_place(listen: str, tls: bool, example: str) -> ListenPlace:
+    """Return the address of an option.
 
     Args:
-        listen: ``host:port``.
+        listen: ``host:port``, or ``unix:`` with a path.
         tls: whether clients use TLS.
         example: a valid option, for the hint.
 
     Raises:
         ServerError: the address is invalid, or needs TLS.
     """
+    if listen.startswith("unix:"):
+        return Path(listen.removeprefix("unix:")).absolute()
     host, _, port = listen.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise ServerError(f"{listen!r} is no address to listen at.", hint=example)
@@ -180,17 +186,6 @@ def parse_listen(listen: str, tls: bool, example: str) -> tuple[str, int]:
             hint="--tls-cert cert.pem --tls-key key.pem",
         )
     return host, int(port)
-
-
-ListenPlace = tuple[str, int] | Path
-"""A host and a port, or the path of a Unix socket."""
-
-
-def read_place(listen: str, tls: bool, example: str) -> ListenPlace:
-    """Return the address of an option: ``host:port``, or ``unix:`` with a path; errors are those of :func:`parse_listen`."""
-    if listen.startswith("unix:"):
-        return Path(listen.removeprefix("unix:")).absolute()
-    return parse_listen(listen, tls, example)
 
 
 def open_listener(place: ListenPlace, mask: int, backlog: int) -> socket.socket:

@@ -28,7 +28,7 @@ from dpsql.server.connections import Tls, TlsFiles, read_place
 from dpsql.server.event_log import AlertProgram, EventLog, name_place
 from dpsql.server.flight.front import FlightListener, withhold_tracebacks
 from dpsql.server.isolation import MemoryGroups, list_unconfined, protect_memory
-from dpsql.server.postgres.connection import PostgresListener, listen_postgres, read_postgres_place
+from dpsql.server.postgres.connection import PostgresListener, read_postgres_place
 from dpsql.server.served import ServedFiles, ServedPolicy, run_together
 from dpsql.server.worker_process import select_environment
 
@@ -137,7 +137,7 @@ def run_server(
         try:
             _tell_start(served, log)
             if postgres_place is not None:
-                port = listen_postgres(postgres_place, served, log, tls)
+                port = PostgresListener(postgres_place, served, log, tls)
             gc.collect()
             gc.freeze()  # garbage collection of imported modules must not delay a reply at a public time
             print(f"listening on {front.location}", file=out, flush=True)

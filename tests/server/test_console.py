@@ -28,7 +28,7 @@ from dpsql.ledger.ledger import Ledger
 from dpsql.policy.model import Policy
 from dpsql.server.analyst_tokens import TokenFile
 from dpsql.server.console import console
-from dpsql.server.console.app import Browsers, is_from_here
+from dpsql.server.console.app import Cookies, is_from_here
 from tests.support.long_ledgers import fill_ledger
 from tests.support.own_process import run_python
 from tests.support.served import (
@@ -283,15 +283,23 @@ def test_nothing_can_be_changed(owner: Owner) -> None:
         assert owner.ask(place(), method)[0].status in (400, 405)
 
 
-def test_browsers_are_forgotten_in_the_end() -> None:
-    browsers = Browsers()
-    first = browsers.add()
-    assert browsers.knows(first)
-    assert not browsers.knows(first[:-1])
-    for _ in range(20):
-        last = browsers.add()
-    assert not browsers.knows(first)
-    assert browsers.knows(last)
+def test_a_cookie_is_signed_and_ends() -> None:
+    cookies = Cookies()
+    cookie = cookies.make()
+    end, _, signature = cookie.partition(".")
+    assert cookies.is_valid(cookie)
+    for wrong in (
+        "",
+        ".",
+        end,
+        cookie[:-1],
+        f"{int(end) + 1}.{signature}",
+        "é.é",
+        f"x{cookie}",
+        Cookies().make(),
+    ):
+        assert not cookies.is_valid(wrong)
+    assert not cookies.is_valid(cookies.make(-1))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")

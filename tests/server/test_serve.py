@@ -16,7 +16,7 @@ import pytest
 from dpsql.errors import ServerError
 from dpsql.server import serve
 from dpsql.server.analyst_tokens import TokenFile
-from dpsql.server.postgres.connection import listen_postgres, read_postgres_place
+from dpsql.server.postgres.connection import PostgresListener, read_postgres_place
 from dpsql.server.serve import run_server
 from tests.support.served import ServerProcess, make_token, try_until, write_data, write_policy
 
@@ -117,7 +117,7 @@ def test_a_socket_has_no_certificates_of_analysts() -> None:
         authority = b"some"
 
     with pytest.raises(ServerError, match="need TLS"):
-        listen_postgres(Path("/tmp/none/.s.PGSQL.5432"), [], serve.EventLog(None), Certified())  # type: ignore[arg-type]
+        PostgresListener(Path("/tmp/none/.s.PGSQL.5432"), [], serve.EventLog(None), Certified())  # type: ignore[arg-type]
     assert read_postgres_place("unix:/a/.s.PGSQL.6000", False) == Path("/a/.s.PGSQL.6000")
     with pytest.raises(ServerError, match="needs TLS"):
         read_postgres_place("0.0.0.0:5432", False)

@@ -15,7 +15,7 @@ ledger are in ``dpsql report``.
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 import os
 import secrets
 import threading
@@ -318,7 +318,6 @@ ANSWER_SECONDS = 10.0
 COOKIE = "dpsql-console"
 SESSION_SECONDS = 12 * 3600
 """Seconds that a browser's cookie is valid."""
-MAX_BROWSERS = 20
 _LIVE_SECONDS = 0.5
 _NOT_LET_IN = "Open the link that the server printed at its start. It works once; SIGHUP prints another."
 _WRONG_LINK = "This link was used, or isn't the last one that the server printed. SIGHUP prints another."
@@ -339,30 +338,25 @@ HEADERS = {
 """Headers of every reply."""
 
 
-class Browsers:
-    """The authenticated browsers, as digests of their cookies."""
+class Cookies:
+    """The cookies of browsers that were let in: the time of their end, signed with a key of this process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._until: dict[str, float] = {}
+        self._key = secrets.token_bytes(32)
 
-    def add(self) -> str:
-        """Return the cookie of one more browser, and forget the oldest of too many."""
-        cookie = secrets.token_urlsafe(32)
-        with self._lock:
-            while len(self._until) >= MAX_BROWSERS:
-                del self._until[next(iter(self._until))]
-            self._until[_digest(cookie)] = time.monotonic() + SESSION_SECONDS
-        return cookie
+    def make(self, seconds: int = SESSION_SECONDS) -> str:
+        """Return the cookie of one more browser."""
+        end = str(int(time.time()) + seconds)
+        return f"{end}.{self._sign(end)}"
 
-    def knows(self, cookie: str) -> bool:
-        """Return whether a cookie is valid, in a time that depends on its digest only."""
-        with self._lock:
-            return self._until.get(_digest(cookie), 0.0) > time.monotonic()
+    def is_valid(self, cookie: str) -> bool:
+        """Return whether a cookie was made here, and is not too old."""
+        end, _, signature = cookie.partition(".")
+        made_here = hmac.compare_digest(signature.encode(), self._sign(end).encode())
+        return made_here and int(end) > time.time()
 
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
+    def _sign(self, end: str) -> str:
+        return hmac.digest(self._key, end.encode(), "sha256").hex()
 
 
 def is_from_here(host: str, origin: str | None, site: str | None, bound: str) -> bool:
@@ -434,7 +428,7 @@ def make_app(setup: Data, pages: ConsolePages) -> Starlette:
     from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
     from starlette.routing import Route
 
-    browsers = Browsers()
+    cookies = Cookies()
     files = {
         "console.css": (read_template("style.css") + read_template("console.css"), "text/css"),
         "console.js": (read_template("console.js"), "text/javascript"),
@@ -456,7 +450,7 @@ def make_app(setup: Data, pages: ConsolePages) -> Starlette:
             given["host"], given.get("origin"), site, setup["host"]
         ):
             return PlainTextResponse(_ELSEWHERE, 403)
-        if request.url.path != "/enter" and not browsers.knows(request.cookies.get(COOKIE, "")):
+        if request.url.path != "/enter" and not cookies.is_valid(request.cookies.get(COOKIE, "")):
             return PlainTextResponse(_NOT_LET_IN, 403)
         return None
 
@@ -468,7 +462,7 @@ def make_app(setup: Data, pages: ConsolePages) -> Starlette:
         # a page of ours leads on: a browser keeps a strict cookie from a redirect that another page began
         reply = HTMLResponse(fill("console_enter.html"))
         reply.set_cookie(
-            COOKIE, browsers.add(), max_age=SESSION_SECONDS, httponly=True, samesite="strict", path="/"
+            COOKIE, cookies.make(), max_age=SESSION_SECONDS, httponly=True, samesite="strict", path="/"
         )
         return reply
 

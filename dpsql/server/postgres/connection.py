@@ -145,10 +145,9 @@ class Portals:
 
     def find_portal(self, name: str) -> Portal:
         """Return a portal; RefusedMessage if the name is unknown."""
-        portal = self._portals.get(name)
-        if portal is None:
+        if name not in self._portals:
             raise refuse_message(messages.UNKNOWN_PORTAL, "there is no such portal.")
-        return portal
+        return self._portals[name]
 
     def has_portal(self, name: str) -> bool:
         """Return whether there is a portal of this name."""
@@ -583,7 +582,7 @@ class PostgresListener:
         place: host and port, where port 0 takes a free one, or the path of a Unix socket.
         served: the policies.
         log: gets events.
-        tls: the certificates of TLS, which is then required; None on loopback and Unix sockets.
+        tls: the certificates of TLS, which a port then requires, and a Unix socket has not.
 
     Raises:
         ServerError: the address can't be used.
@@ -592,8 +591,12 @@ class PostgresListener:
     def __init__(
         self, place: ListenPlace, served: Sequence[ServedPolicy], log: EventLog, tls: Tls | None
     ) -> None:
-        self._served, self._log, self.tls = served, log, tls
         self._path = place if isinstance(place, Path) else None
+        if self._path is not None and tls is not None and tls.authority is not None:
+            sentence = "analysts' certificates need TLS, which a Unix socket has not."
+            raise ServerError(sentence, hint="--pg 0.0.0.0:5432")
+        self._served, self._log = served, log
+        self.tls = tls if self._path is None else None
         self._lock = threading.Lock()
         self._open: dict[int, PostgresConnection] = {}
         self._streams: set[Stream] = set()
@@ -716,27 +719,6 @@ class PostgresListener:
             connection = self._open.get(number)
         if connection is not None:
             connection.cancel(body[4:])
-
-
-def listen_postgres(
-    place: ListenPlace, served: Sequence[ServedPolicy], log: EventLog, tls: Tls | None
-) -> PostgresListener:
-    """Listen for clients of PostgreSQL's protocol.
-
-    Args:
-        place: host and port, or the path of a Unix socket, which has no TLS.
-        served: the policies.
-        log: gets events.
-        tls: the certificates.
-
-    Raises:
-        ServerError: the address can't be used.
-    """
-    if isinstance(place, Path) and tls is not None and tls.authority is not None:
-        raise ServerError(
-            "analysts' certificates need TLS, which a Unix socket has not.", hint="--pg 0.0.0.0:5432"
-        )
-    return PostgresListener(place, served, log, None if isinstance(place, Path) else tls)
 
 
 def _refuse(sock: socket.socket) -> None:

@@ -283,29 +283,15 @@ def _name_functions(prefix: str) -> tuple[str, ...]:
     return tuple(prefix + verb for verb in ("in", "out", "recv", "send"))
 
 
-_DEFAULTS: dict[str, Any] = {"i": 0, "b": False}
-
-
 def _make_table(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Return a relation; columns missing in ``rows`` are 0, false or NULL."""
-    columns = RELATIONS[name]
+    """Return a relation; columns missing in ``rows`` are 0 or false, NULL if they are texts or of the information schema."""
+    defaults = {"tableoid": CATALOGS.get(name, 0), "relpersistence": "p", "relreplident": "d"}
+    plain = {} if name.startswith(INFORMATION) else {"i": 0, "b": False}
     made = {}
-    for column, kind in columns.items():
-        values = [row.get(column, _default(name, column, kind)) for row in rows]
-        made[column] = pa.array(values, _ARROW[kind])
+    for column, kind in RELATIONS[name].items():
+        default = defaults.get(column, plain.get(kind))
+        made[column] = pa.array([row.get(column, default) for row in rows], _ARROW[kind])
     return pa.table(made)
-
-
-def _default(relation: str, column: str, kind: str) -> Any:
-    if column == "tableoid":
-        return CATALOGS.get(relation, 0)
-    if column == "relpersistence":
-        return "p"
-    if column == "relreplident":
-        return "d"
-    if relation.startswith(INFORMATION) or column in ("relpartbound", "rolvaliduntil"):
-        return None
-    return _DEFAULTS.get(kind)
 
 
 # -- queries as DuckDB SQL ----------------------------------------------------------------------------------------------
@@ -608,21 +594,10 @@ def _write_operators(tree: exp.Expr) -> None:
         node.replace(_fill_template(template, [node.this, node.expression]))
 
 
-_KEYWORDS: dict[type[exp.Expr], str] = {
-    exp.CurrentUser: "current_user",
-    exp.SessionUser: "session_user",
-    exp.CurrentSchema: "current_schema",
-    exp.CurrentDatabase: "current_database",
-    exp.CurrentCatalog: "current_catalog",
-    exp.CurrentVersion: "version",
-    exp.CurrentSchemas: "current_schemas",
-}
-
-
-def _name_call(node: exp.Expr) -> str:
-    if isinstance(node, exp.Anonymous):
-        return str(node.this).lower()
-    return _KEYWORDS.get(type(node), "")
+_KEYWORDS = (
+    exp.CurrentUser, exp.SessionUser, exp.CurrentSchema, exp.CurrentDatabase, exp.CurrentCatalog, exp.CurrentVersion,
+    exp.CurrentSchemas,
+)  # fmt: skip
 
 
 def _write_calls(tree: exp.Expr, facts: Mapping[str, exp.Expr], settings: ClientSettings | None) -> None:
@@ -631,7 +606,7 @@ def _write_calls(tree: exp.Expr, facts: Mapping[str, exp.Expr], settings: Client
         called.replace(_write_format(called))
     calls = list(tree.find_all(exp.Anonymous, *_KEYWORDS))
     for node in reversed(calls):
-        name = _name_call(node)
+        name = _name_output(node)
         fact = facts.get(name)
         if isinstance(node, exp.CurrentSchemas) and node.this == exp.false():
             fact = exp.array(exp.Literal.string(PUBLIC))
