@@ -280,6 +280,8 @@ def test_no_exact_query_calls_a_function_that_the_owner_makes_later() -> None:
                 text = f"SELECT sum(age) + 1 AS a FROM {engine.relation(table)}"
                 assert engine.execute(text).to_pylist() == [{"a": 271}]
             assert engine.execute("SELECT * FROM range(2)").num_rows == 2
+        with dpsql.connect(con, policy=policy(*tables)) as later:
+            assert inside.engine(later).macros == {"sum", "+", "range"}, "the second lock refuses them"
 
 
 def test_no_exact_query_calls_a_function_of_the_owner(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ KNOWN = Known(
         LINES: Base({"kind": "BIGINT", "price": "BIGINT"}),
     },
     lent={"lent1": Lent(frozenset({"c0", "c1"}), 5), "lent2": Lent(frozenset({"c0"}))},
-    macros=frozenset({"upper"}),
+    macros=frozenset({"upper", "generate_series"}),
 )  # fmt: skip
 
 _CON = duckdb.connect()

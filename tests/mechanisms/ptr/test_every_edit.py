@@ -55,7 +55,7 @@ def winner(table: Sequence[tuple[str, int]]) -> str | None:
     return min(sums, key=lambda group: (-sums[group], group), default=None)
 
 
-@pytest.mark.parametrize("p", [Fraction(1, 2), Fraction(3, 4)])
+@pytest.mark.parametrize("p", [Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)])
 def test_quantiles(p: Fraction) -> None:
     radii = of_inner(find_radii(lambda t: quantile(t, p), AROUND, 8))
     for table, radius in radii.items():
