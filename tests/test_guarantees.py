@@ -6,8 +6,11 @@ import ast
 import re
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import dpsql
 from tests.conftest import APART, AUDITORS, read_guarantees
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,3 +47,22 @@ def test_the_mark_selects_them(chosen: bool, request: pytest.FixtureRequest) -> 
             assert any(map(item.get_closest_marker, ("guarantee", *APART)))
         elif not chosen and not item.nodeid.startswith(promised):
             assert not item.get_closest_marker("guarantee")
+
+
+def test_the_file_that_the_page_watches_grows_with_a_charge_alone(tmp_path: Path) -> None:
+    """Not when a session opens, nor for what is free."""
+    pq.write_table(pa.table({"who": range(9)}), tmp_path / "t.parquet")
+    policy = tmp_path / "p.toml"
+    policy.write_text(
+        '[budget]\nepsilon = 9\n[tables.t]\nsource = "t.parquet"\nprivacy_unit = "who"\nmax_rows = 1\n'
+    )
+    (name,) = re.findall(r"`\*(\.ledger-\w+)`", PAGE)
+    (least,) = re.findall(r"more than ([0-9,]+) bytes", PAGE)
+    with dpsql.connect(policy=policy) as session:
+        session.sql("SHOW BUDGET")
+    asked = "SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM t"
+    with dpsql.connect(policy=policy) as session:
+        for text, charged in (("SHOW BUDGET", False), (f"EXPLAIN {asked}", False), (asked, True)):
+            session.sql(text)
+            size = policy.with_name(policy.name + name).stat().st_size
+            assert (size > int(least.replace(",", ""))) is charged, (text, size)
