@@ -11,6 +11,7 @@ which rows are kept.
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
@@ -19,7 +20,7 @@ from fractions import Fraction
 from dpsql.late_dataclass import dataclass
 from dpsql.lock import tree
 from dpsql.lock.facts import Kind, Number, Relation, Set, Symbol, Symbols, Value, add, least, times
-from dpsql.lock.tree import AGGREGATES, RANGES, Call, Expr, Literal, Ref, Window, integer, refuse
+from dpsql.lock.tree import AGGREGATES, RANGES, Call, Cast, Expr, Literal, Ref, Window, integer, refuse
 
 MOST_ROWS = 1 << 34
 """The most rows of a relation: more than the engine reads within its limit of time."""
@@ -100,6 +101,62 @@ def between(made: Value, a: int, b: int, y: Value) -> Value:
         return made
     apart = abs(b - a)
     return replace(made, low=-apart, high=apart, odd=_ODD if apart % 2 else _EVEN, whole=True)
+
+
+_HALF = Fraction(1, 2)
+_INFINITE = Fraction(2**1024)
+Ends = tuple[Fraction, Fraction]
+
+
+def finite_ends(node: Expr) -> Ends | None:
+    """Return ends of the finite values of a DOUBLE that is made of such and of literals by arithmetic; None for others.
+
+    A finite result has finite operands, so the ends of an operand's finite values suffice. Infinities and NaN become no
+    integer. Each operation rounds to the nearest double, by at most 2^-53 of the result, or 2^-1074 if that is more.
+    """
+    match node:
+        case Literal(bool()):
+            return None
+        case Literal(int() | Fraction() as value) | Cast(Literal(int() | Fraction() as value), "DOUBLE"):
+            return _widened(Fraction(value), Fraction(value), abs(value))
+        case Literal(float(value)) if math.isfinite(value):
+            return Fraction(value), Fraction(value)
+        case Cast(_, "DOUBLE"):
+            return -_INFINITE, _INFINITE
+        case Call("abs", (part,)):
+            ends = finite_ends(part)
+            return None if ends is None else (Fraction(0), max(map(abs, ends)))
+        case Call("-", (Call("abs", (one,)), Call("abs", (other,)))) if _less(one)[0] == _less(other)[0]:
+            (y, a), (_, b) = _less(one), _less(other)
+            ends, low, high = finite_ends(y), finite_ends(a), finite_ends(b)
+            if ends is None or low is None or high is None:
+                return None
+            apart = max(abs(p - q) for p in low for q in high)
+            return _widened(-apart, apart, 4 * max(map(abs, (*ends, *low, *high))))
+        case Call("+" | "-" | "*" as name, (one, other)):
+            left, right = finite_ends(one), finite_ends(other)
+            if left is None or right is None:
+                return None
+            found = [_ARITHMETIC[name](p, q) for p in left for q in right]
+            return _widened(min(found), max(found), max(map(abs, found)))
+    return None
+
+
+def _less(node: Expr) -> tuple[Expr, Expr]:
+    """Return y and the literal a of ``y - a``; of another expression, itself and 0."""
+    match node:
+        case Call("-", (y, Literal() as a)):
+            return y, a
+    return node, Literal(0)
+
+
+def _widened(low: Fraction, high: Fraction, size: Fraction | int) -> Ends:
+    """Return ends with room for the rounding of a number of this size; finite doubles are below 2^1024."""
+    room = Fraction(size) / 2**52 + Fraction(1, 2**1074)
+    return max(low - room, -_INFINITE), min(high + room, _INFINITE)
+
+
+_ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 
 def combine(name: str, args: Sequence[Value], exprs: Sequence[Expr], symbol: Symbol) -> Value:
@@ -598,6 +655,9 @@ class Expressions:
                 return Value(symbol, nullable=False, whole=node.whole, low=0 if node.whole else None)
             case tree.Cast(part, kind, attempt, detail):
                 child = inner(part, env)
+                if kind in WHOLE and not child.whole and (ends := finite_ends(part)) is not None:
+                    low, high = math.ceil(ends[0] - _HALF), math.floor(ends[1] + _HALF)
+                    child = replace(child, low=low, high=high)
                 word = "try cast" if attempt else "cast"
                 symbol = self.symbols.call(word, (child.symbol,), (kind, detail))
                 return cast(child, symbol, kind, attempt)

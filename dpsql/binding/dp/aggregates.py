@@ -106,16 +106,13 @@ class Bounded:
     origin: str
     line: grids.Line | None = None
     """The number line of a date, a time or an interval."""
-
-    @property
-    def centre(self) -> int:
-        """The middle of the bounds, in grid steps: about it, sums have half the sensitivity."""
-        return (self.grid.low + self.grid.high) // 2
+    centred: bool = False
+    """Whether ``y`` is clamped already, and relative to the centre."""
 
     @property
     def deviations(self) -> tuple[int, int]:
         """The bounds, relative to the centre."""
-        return self.grid.low - self.centre, self.grid.high - self.centre
+        return self.grid.low - self.grid.centre, self.grid.high - self.grid.centre
 
     @property
     def most(self) -> int:
@@ -134,8 +131,10 @@ class Bounded:
     @property
     def deviation(self) -> str:
         """SQL of the clamped value relative to the centre; products of two of them fit its type."""
+        if self.centred:
+            return f"CAST({self.y} AS BIGINT)"
         value = grids.write_clamped(self.y, self.grid)
-        return f"({f'CAST({value} AS HUGEINT)' if self.grid.wide else value} - {self.centre})"
+        return f"({f'CAST({value} AS HUGEINT)' if self.grid.wide else value} - {self.grid.centre})"
 
     @property
     def said(self) -> str:
@@ -150,6 +149,8 @@ class Bounded:
     def farthest(self) -> Fraction | None:
         """The absolute value above which values are missing: None if there are none, or the policy has the bounds."""
         far, span = self.grid.farthest, self.typed.span
+        if self.centred:
+            far = self.units(grids.CENTRED_FARTHEST)
         ends = None if span is None else span.ends
         within = ends is not None and max(-ends[0], ends[1]) <= far
         return None if within or not self.origin.startswith("given") else far
@@ -386,13 +387,21 @@ class AggregateCall:
         if multiplied:
             grid = grids.coarsen_for_products(grid, place.low, place.high)
         named = self.options.get("contribution_bounds_per_group") is not None
-        y = self.value(to_sql(grids.write_steps(place.typed, grid)))
+        y, centred = self.write_steps(place.typed, grid)
         per_group = named and not self.exact.bound.row_level
         number = not per_group and place.between is None and typed.type.numeric
-        made = Bounded(place.typed, y, grid, per_group, origin, place)
+        made = Bounded(place.typed, self.value(y), grid, per_group, origin, place, centred)
         if number and (origin.startswith("given") or not is_surely_within(typed)):
             self.note_clip(made, self.source())
         return made
+
+    def write_steps(self, typed: Typed, grid: grids.Grid) -> tuple[str, bool]:
+        """Return the SQL of a value on its grid, and whether it is centred: where no unit's rows are added up before."""
+        if self.exact.bound.row_level and not self.block.options.get("report_cut"):
+            centred = grids.write_centred(typed, grid)
+            if centred is not None:
+                return centred, True
+        return to_sql(grids.write_steps(typed, grid)), False
 
     def note_clip(self, item: Bounded, source: str) -> None:
         """Record that a column of the rows is clamped to the ends of its grid."""

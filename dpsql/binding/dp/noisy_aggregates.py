@@ -68,7 +68,7 @@ def _count(asked: AggregateCall) -> Aggregate:
             what += (
                 ", without NaN, infinities and values too far from the bounds, which its sums leave out too"
             )
-        inner = _write_count(asked, _write_present(typed) if summed else to_sql(typed.node))
+        inner = _write_count(asked, _write_present(asked, typed) if summed else to_sql(typed.node))
     bounds = asked.options.get("contribution_bounds_per_group")
     if bounds is None:
         asked.require_rows()
@@ -81,14 +81,14 @@ def _count(asked: AggregateCall) -> Aggregate:
     return _counted(asked, what, Partial(inner, min(0, one), max(0, one)))
 
 
-def _write_present(typed: Typed) -> str:
+def _write_present(asked: AggregateCall, typed: Typed) -> str:
     """Write a value that is missing where sums and averages of it lack it, so that all of them describe equal rows.
 
     NaN and the infinities are in none of them, nor is a value too far from its column's bounds for exact sums.
     """
     if typed.type.numeric and (ends := typed.ends) is not None:
         with contextlib.suppress(BindError):  # bounds too wide for a sum
-            return to_sql(grids.write_steps(typed, grids.choose_grid(typed.type, *ends)))
+            return asked.write_steps(typed, grids.choose_grid(typed.type, *ends))[0]
     value = to_sql(typed.node)
     return f"CASE WHEN ISFINITE({value}) THEN {value} END" if typed.type.kind == "DOUBLE" else value
 
@@ -168,8 +168,11 @@ class _Moments:
     def total(self, item: Bounded, centre: int) -> Partial:
         """Return the sum about a centre, in grid steps, as a partial whose clamp or weighing gives its sensitivity."""
         low, high = item.grid.low, item.grid.high
-        total, added = grids.write_doubled_sum(item.y, item.grid, centre), (item.y, low, high, centre)
         least, most = min(0, low - centre), max(0, high - centre)
+        if item.centred:
+            total = grids.write_shifted_sum(item.y, item.grid.centre - centre)
+            return self.asked.exact.add(Partial(total, least, most))
+        total, added = grids.write_doubled_sum(item.y, item.grid, centre), (item.y, low, high, centre)
         return self.asked.exact.add(
             Partial(total, least, most, doubled=True, adds=added, weighing=self.weighing)
         )
@@ -217,7 +220,7 @@ def _avg(asked: AggregateCall) -> Aggregate:
 
 
 def _mean(asked: AggregateCall, item: Bounded, what: str = "average") -> Aggregate:
-    moments, centre, finer = _Moments(asked), item.centre, 1
+    moments, centre, finer = _Moments(asked), item.grid.centre, 1
     if item.per_group:  # the mean of the units' own means, which lie between steps: so they get finer ones
         finer = max(1, _OWN_STEPS // max(1, item.grid.high - item.grid.low))
         low, high, centre = item.grid.low * finer, item.grid.high * finer, centre * finer
@@ -281,7 +284,7 @@ def _spread(asked: AggregateCall) -> Aggregate:
     asked.require_rows()
     item = asked.bounded(typed, multiplied=True)
     moments = _Moments(asked, asked.weigh(item.y, item.most**2))
-    total = moments.total(item, item.centre)
+    total = moments.total(item, item.grid.centre)
     formula = Formula(
         [moments.product(item, item), total, moments.count(item)],
         lambda squares, total, count: Variance(
@@ -290,7 +293,7 @@ def _spread(asked: AggregateCall) -> Aggregate:
             total,
             count,
             Fraction(item.grid.steps),
-            item.units(item.centre),
+            item.units(item.grid.centre),
             item.ends,
             asked.row.kind,
             whole=moments.whole,
@@ -317,12 +320,14 @@ def _pair(asked: AggregateCall) -> Aggregate:
     shared = [moments.count(y), moments.product(y, x)]
     wanted = _SQUARES.get(asked.call.name, (False, False))
     squares = [moments.product(item, item) for item, used in zip(both, wanted, strict=True) if used]
-    totals = [moments.total(item, item.centre) for item in both]
+    totals = [moments.total(item, item.grid.centre) for item in both]
 
     def build(count: Statistic, product: Statistic, *noisy: Statistic) -> Output:
         left = iter(noisy[2:])
         first, second = (
-            Axis(item.grid.steps, item.units(item.centre), item.ends, total, next(left) if used else None)
+            Axis(
+                item.grid.steps, item.units(item.grid.centre), item.ends, total, next(left) if used else None
+            )
             for item, total, used in zip(both, noisy[:2], wanted, strict=True)
         )
         return Pair(asked.name, asked.call.name.lower(), count, first, second, product, moments.whole)
