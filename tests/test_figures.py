@@ -212,7 +212,7 @@ def test_explain_says_that_all_together_are_too_much(start: Open) -> None:
     session = start("1", "basic")
     one = COUNT.replace("0.1", "0.6")
     two = f"{one}; {one} WHERE 1 = 1"  # an equal block would be the same draw, and free
-    assert "ε=1.2; that is more than there is: ε=1 of ε=1 left" in session.explain(two).price
+    assert "ε=1.2; that is more than is left: ε=1 of ε=1 left" in session.explain(two).price
     assert "nothing; ε=1 of ε=1 left" in session.explain("SELECT 1; SELECT 2").price
 
 

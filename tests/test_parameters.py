@@ -226,7 +226,7 @@ def test_bytes_are_compared_for_equality_alone(of_values: dpsql.Session) -> None
     ):  # fmt: skip
         with pytest.raises(dpsql.Error, match=r"BLOB"):
             of_values.sql(f"SELECT {refused} FROM t", {"v": b"\0"})
-    with pytest.raises(dpsql.BindError, match="is no BLOB"):
+    with pytest.raises(dpsql.BindError, match="is not a valid BLOB"):
         of_values.sql("SELECT COUNT(*) FROM t WHERE raw = '\\x0'::BLOB")
 
 

@@ -3,7 +3,8 @@
 A SELECT over private rows in FROM or a CTE, without aggregates, keeps its rows and their privacy unit, and stays
 private. Any other is a private block: it is replaced by its mechanisms' release, and the SQL above it is ordinary.
 
-Only :mod:`dpsql.binding.bind` uses it, to make a plan. It is apart because it resolves names in trees, and makes no plan.
+Only :mod:`dpsql.binding.bind` uses it, to make a plan. It is a separate module because it resolves names in trees, and makes
+no plan.
 """
 
 from __future__ import annotations

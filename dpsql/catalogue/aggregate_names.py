@@ -129,7 +129,7 @@ AGGREGATES: tuple[SqlName, ...] = (
             form="count", moving=True),
     SqlName("COUNT_IF", _BOTH, classes=("CountIf",), help="a noisy number of rows that meet a condition",
             example="COUNT_IF(age > 65)", form="condition"),
-    SqlName("SUM", _BOTH, classes=("Sum",), old=("ANON_SUM",), clamped="group", help="a noisy sum, each value held to bounds",
+    SqlName("SUM", _BOTH, classes=("Sum",), old=("ANON_SUM",), clamped="group", help="a noisy sum, each value clamped to bounds",
             example="SUM(x, contribution_bounds_per_row => (0, 10))", form="sum", spark="s.sum", moving=True, auto=True),
     SqlName("AVG", _TESTED, classes=("Avg",), aliases=("MEAN",), old=("ANON_AVG",), clamped="group", help="a noisy mean",
             example="AVG(x, epsilon => 0.1)", form="mean", spark="s.sum / s.n", within=True, moving=True, auto=True),

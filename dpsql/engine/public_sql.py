@@ -88,7 +88,7 @@ class CastCheck:
             if isinstance(constant, Mapping) and constant.get("type", {}).get("id") == "VARCHAR":
                 text = constant.get("value")
                 if isinstance(text, str) and self._fails(con, quote_literal(text), target):
-                    raise _refusal(f"{quote_literal(text[:40])} is no {target}.", target, "22P02")
+                    raise _refusal(f"{quote_literal(text[:40])} is not a valid {target}.", target, "22P02")
             elif source is not None and source != "VARCHAR":
                 made = _write_value(given["return_type"])
                 if made is not None and self._fails(con, made, target).startswith(_NO_CAST):

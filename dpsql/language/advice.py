@@ -387,11 +387,11 @@ def check_other_dialects(tokens: list[Token]) -> None:
             and is_open(tokens, i + 2)
         ):
             hint = "write x[1] for the first element: places are counted from 1."
-            raise token_error(word, f"{word.text.upper()} is not known here.", hint)
+            raise token_error(word, f"{word.text.upper()} is not supported here.", hint)
         if token.token_type != TokenType.SELECT:
             continue
         if word.text == "@" and after.token_type == TokenType.L_BRACE:
-            raise token_error(word, "hints are not known here.", "leave it out.", last=after)
+            raise token_error(word, "hints are not supported here.", "leave it out.", last=after)
         if word.text.upper() != "TOP" or word.token_type == TokenType.IDENTIFIER:
             continue
         number, rest = after, tokens[i + 3 : i + 4]
@@ -403,7 +403,7 @@ def check_other_dialects(tokens: list[Token]) -> None:
             percent = bool(rest) and rest[0].text.upper() == "PERCENT"
             count = "10" if percent else number.text
             hint = f"write it at the end: ORDER BY 2 DESC LIMIT {count}, after the aggregation."
-            raise token_error(word, "TOP is not known here.", hint, last=number)
+            raise token_error(word, "TOP is not supported here.", hint, last=number)
 
 
 def _begins_an_item(token: Token) -> bool:

@@ -141,7 +141,7 @@ def make_literal(value: object, name: str = "", span: Span | None = None) -> exp
         return _make_interval(value, name, span)
     if isinstance(value, list) and not any(isinstance(held, list) for held in value):
         if len(value) > MAX_LIST_PARAMETER:
-            what = f"${name} holds {len(value):,} values, and {MAX_LIST_PARAMETER:,} are the most."
+            what = f"${name} holds {len(value):,} values; the limit is {MAX_LIST_PARAMETER:,}."
             hint = "put them in a public table, or keep a result, and join it."
             raise BindError(what, span=span, hint=hint)
         return exp.Array(expressions=[make_literal(held, name, span) for held in value])
@@ -154,7 +154,7 @@ def make_literal(value: object, name: str = "", span: Span | None = None) -> exp
         size = value.copy_abs() if isinstance(value, decimal.Decimal) else abs(value)  # abs rounds a Decimal
         written = repr(size) if isinstance(value, float) else str(size)
         if len(written) > MAX_DIGITS:
-            what = f"${name} holds a number of {len(written):,} characters, and {MAX_DIGITS} are the most."
+            what = f"${name} holds a number of {len(written):,} characters; the limit is {MAX_DIGITS}."
             raise BindError(what, span=span, hint="leave digits out.")
         number = exp.Literal.number(written)
         return exp.Neg(this=number) if value < 0 else number

@@ -723,7 +723,7 @@ def check_clauses(nodes: Iterable[exp.Expr]) -> None:
             if key in _OF_A_SELECT:
                 raise _after_parentheses(value)
             hint = LATERAL_HINT if key == "laterals" else "leave it out."
-            raise _refuse_clause(value, f"{_FOREIGN.get(key, key.upper())} is not known here.", hint)
+            raise _refuse_clause(value, f"{_FOREIGN.get(key, key.upper())} is not supported here.", hint)
 
 
 def put_joins_in_place(nodes: Iterable[exp.Expr]) -> None:

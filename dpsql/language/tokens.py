@@ -240,7 +240,7 @@ def _check_pivot(tokens: list[Token], start: int) -> None:
         if tokens[i].token_type == TokenType.IN and is_open(tokens, i + 1):
             columns *= max(1, len(split_arguments(tokens[i + 2 : find_closing(tokens, i + 1)])))
     if columns > MAX_PIVOT_COLUMNS:
-        what = f"this PIVOT would make {columns:,} columns, and {MAX_PIVOT_COLUMNS:,} are the most."
+        what = f"this PIVOT would make {columns:,} columns; the limit is {MAX_PIVOT_COLUMNS:,}."
         hint = "list fewer values, or GROUP BY the columns."
         raise token_error(tokens[start], what, hint, last=tokens[end])
 
@@ -294,7 +294,7 @@ def _check(tokens: list[Token], text: str) -> None:
 
 def _check_number(token: Token) -> None:
     if len(token.text) > MAX_DIGITS:
-        what = f"this number has {len(token.text):,} characters, and {MAX_DIGITS} are the most."
+        what = f"this number has {len(token.text):,} characters; the limit is {MAX_DIGITS}."
         raise token_error(token, what, "leave digits out.")
 
 

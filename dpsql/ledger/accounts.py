@@ -1,8 +1,8 @@
 """The account of a ledger: its filters, the fold of the log's rows, and the state of a budget.
 
-An :class:`Account` folds the rows one by one, in order, and knows nothing of files. Rows folded under another accountant
-show their cost there. A checkpoint stores a whole fold, so the rows before it need not be read again. A filter's sums of
-settled charges depend on the rows alone, to the last digit: a checkpoint can be compared with a fold from the first row.
+An :class:`Account` folds the rows one by one, in order; it doesn't depend on files. Under another accountant, rows show their
+cost there. A checkpoint stores a whole fold, so the rows before it need not be read again. A filter's sums of settled charges
+depend on the rows alone, to the last digit: a checkpoint can be compared with a fold from the first row.
 """
 
 from __future__ import annotations
@@ -157,10 +157,10 @@ def _hash(text: str) -> str:
 
 
 def _seal_periods(sums: Mapping[str, list[FilterState]]) -> tuple[dict[str, list[object]], RowBody | None]:
-    """Return what a checkpoint says of the sums of periods, and the content with them, which its row stores outside of it.
+    """Return a checkpoint's entry for the sums of periods, and the content with the sums, which its row stores outside of it.
 
-    The row has the days at which stretches begin, as differences, and the length and the digest of each page of sums: so a
-    ledger is opened without a look at these.
+    The row has the days at which stretches begin, as differences, and the length and the digest of each page of sums: so
+    opening a ledger does not read these.
     """
     heads: dict[str, list[object]] = {}
     texts: list[str] = []
@@ -238,7 +238,7 @@ class Account:
         """The number of the last statement."""
         self.open: dict[int, Reservation] = {}
         self._redated: set[int] = set()
-        """Open reservations from before a change of the periods: they count in each."""
+        """Open reservations made before a change of the periods: they count in every period."""
         self.notices: list[str] = []
         self.forgotten = ""
         """The time before which the owner blanked texts."""
@@ -306,7 +306,7 @@ class Account:
         return [state for state in states if state.whose in (None, analyst)]
 
     def find_known(self, policy: Policy | None, analyst: str | None) -> dict[tuple[Spent, ...], BudgetState]:
-        """Return the states of the budget of a period that were made before, by the sums of :meth:`filters`."""
+        """Return the cache of a period's budget states, by the sums of :meth:`filters`."""
         said = None if policy is None else (policy.budget.default_epsilon, policy.budget.answers)
         found = self._known.setdefault((said, analyst, self.terms.at_delta, *self._ruling()), {})
         if len(found) > _MOST_KNOWN:
@@ -325,7 +325,7 @@ class Account:
         return None
 
     def check_periods(self) -> None:
-        """Raise LedgerError for a session from before a change of the periods: its charges would name other rows' periods."""
+        """Raise LedgerError for a session from before a change of the periods: its charges would name the old periods."""
         asked, granted = self._asked, self.granted
         if asked is not None and granted is not None and asked.per_period and granted.redates(asked):
             raise LedgerError(
@@ -437,7 +437,7 @@ class Account:
     # -- helpers ----------------------------------------------------------------------------------
 
     def _begin(self, row: Row, body: RowBody) -> str:
-        """Count a statement, and return its analyst."""
+        """Record a new statement, and return its analyst."""
         if row.statement != self.count + 1:
             raise ValueError("statements are numbered in order")
         told = [body["analyst"], body["user"], body["said"]]

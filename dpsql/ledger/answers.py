@@ -30,7 +30,7 @@ _PIECE = 1 << 24
 _MOST_KEYS = 500
 """The most keys that one query names."""
 ASKED = "asked "
-"""Prefix of the key of a question's subject, which explains later why an answer is not stored; no charge depends on it."""
+"""Prefix of the key of a question's subject, which later explains why no stored answer fits; no charge depends on it."""
 DEBITED = "debited "
 """Prefix of an analyst and the key of another's answer, for which this analyst's share was debited."""
 DEFINED, ANSWERED = "release ", "released "
@@ -186,13 +186,13 @@ class AnswerStore:
         return {key: (statement, bytes(content)) for key, statement, content in found}
 
     def list_names(self) -> list[str]:
-        """Return the folded names of the releases, the first made first."""
+        """Return the folded names of the releases, the oldest first."""
         ends = DEFINED, DEFINED[:-1] + "!"
         found = self._select("key FROM answers WHERE key >= ? AND key < ? ORDER BY rowid", *ends)
         return [str(key).removeprefix(DEFINED) for (key,) in found]
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Remove the values of keys that no limit counts."""
+        """Remove the values of keys that don't count towards the limit."""
         with self._writing(make=False) as connection:
             if connection is not None:
                 connection.executemany("DELETE FROM answers WHERE key = ?", [(key,) for key in keys])
@@ -238,7 +238,7 @@ class AnswerStore:
         found = connection.execute("SELECT size FROM answers WHERE key = ?", (key,)).fetchone()
         size, before = len(release), 0 if found is None else int(found[0])
         if key.startswith((DEFINED, ANSWERED)):
-            # in its place, outside the limit: of size 0, so that no room is made of it
+            # its place, outside the limit: of size 0, so that it is never dropped to make room
             connection.execute(
                 "INSERT INTO answers VALUES (?, ?, 0, ?) ON CONFLICT (key) DO UPDATE "
                 "SET statement = excluded.statement, release = excluded.release",

@@ -79,7 +79,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Ticket:
-    """The right to touch the data once: an open reservation. It holds nothing about the data."""
+    """The right to touch the data once: an open reservation. It contains nothing about the data."""
 
     statement_id: int
     event: Event
@@ -89,8 +89,8 @@ class Ticket:
     def update(self, event: Event) -> None:
         """Record durably the progress of an interactive threshold; call it *before* the answer leaves.
 
-        Call it once after DECLARE (no hits) and before each answer, whether yes or no. The reservation stays charged in full. If
-        this process dies, the next session settles it to the last recorded event.
+        Call it once after DECLARE (no hits) and before each answer, positive or negative. The reservation stays charged in
+        full. If this process dies, the next session settles it to the last recorded event.
 
         Raises:
             LedgerError: not written, not within the reservation, less than before, or settled already.
@@ -291,7 +291,7 @@ class Ledger:
         return self._charge(None, text, shown)
 
     def _check_periods(self, event: Event) -> None:
-        """Raise LedgerError for an event of periods that the policy doesn't have: as many stretches as periods suffice."""
+        """Raise LedgerError for an event of other periods than the policy's: so there are no more stretches than periods."""
         days = unite(pair for part in split_event(event) for pair in list_periods(part) or ())
         if not days:
             return
@@ -431,7 +431,7 @@ class Ledger:
             return make_budget_state(account, self.policy, self.analyst, after, debit, domain)
 
     def say_left(self, event: Event | None = None) -> str:
-        """Return the sentence of :meth:`state` after the last settlement: on the periods of an ``event``; None: on all."""
+        """Return the sentence of :meth:`state` after the last settlement, for the periods of an ``event``, or for all (None)."""
         self._check_continued()
         with self._book.reading():  # the sentence needs no number of further statements
             domain, asked = self._find_domain(), None if event is None else list_periods(event)
@@ -487,7 +487,7 @@ class Ledger:
 
     @property
     def last_row(self) -> int:
-        """The number of the log's last row; figures hold for one last row."""
+        """The number of the log's last row; cached figures are valid while it is unchanged."""
         return self._book.current().seq
 
     @property

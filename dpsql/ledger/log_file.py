@@ -107,7 +107,7 @@ def write_json(body: RowBody) -> str:
 
 
 def check_said(row: Row, body: RowBody, said: Said | None, forgotten: str) -> RowBody | None:
-    """Return the content of a row that is stored outside it; None if the owner had it forgotten.
+    """Return the content of a row that is stored outside it; None if the owner blanked it.
 
     ``forgotten``: the time before which the owner blanked contents. LedgerError if the content was changed, or is missing.
     """
@@ -498,7 +498,7 @@ DEBIT_ALONE = "debited"
 PUBLISHED = "published"
 """The outcome of a statement that made, changed or dropped a release, at no charge of its own."""
 FORGOTTEN = "(forgotten)"
-"""Replaces a text that the owner had forgotten."""
+"""Replaces a text that the owner blanked."""
 
 _PAGE = 2000
 
@@ -545,7 +545,7 @@ def read_one_entry(connection: sqlite3.Connection, number: int, forgotten: str =
 
 
 _Line = tuple[Row, RowBody, RowBody | None]
-"""A row, its body, and its content outside the row; None if there is none or it was forgotten."""
+"""A row, its body, and its content outside the row; None if there is none or it was blanked."""
 
 
 def _read_row(raw: tuple[Any, ...], forgotten: str) -> _Line:

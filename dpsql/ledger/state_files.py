@@ -153,7 +153,7 @@ def write_private(path: Path, text: str, mode: int = OWNER_ONLY) -> None:
 
 
 def read_mode(path: Path) -> int:
-    """Return the mode for a ledger's side files: 0600, unless the ledger's owner opened it to others."""
+    """Return the mode of a ledger's side files: 0600, unless the owner gave others access to the ledger."""
     try:
         return stat.S_IMODE(path.stat().st_mode) & 0o666
     except OSError:
@@ -205,7 +205,7 @@ _KEPT = 10_000
 """Greatest number of cached digests; the oldest are dropped."""
 _DIGESTS = "digests (path TEXT PRIMARY KEY, stamp TEXT NOT NULL, digest TEXT NOT NULL)"
 _SETTLED = 2 * 10**9
-"""Nanoseconds after which a modification time tells a change from the next one."""
+"""Nanoseconds after which modification times distinguish a change from the next one."""
 
 
 class _Digests(ExitStack):
@@ -459,7 +459,7 @@ def keep_servers_away(ledger: Path) -> Iterator[None]:
 def hold_releases(ledger: Path, wait: Callable[[], None]) -> Iterator[None]:
     """Let one session at a time draw releases within the block: the next one finds the answers that this one pays for.
 
-    ``wait`` is called until no other session does. Where the folder can't be written or locked, none waits.
+    ``wait`` is called until no other session does. If the folder can't be written or locked, none waits.
     """
     with ExitStack() as held:
         with suppress(OSError, LedgerError):

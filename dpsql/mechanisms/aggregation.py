@@ -15,7 +15,7 @@ of little epsilon is drawn first and reduced step by step. After each step the i
 integers; the first that are all narrow enough are the answer.
 
 Relation: ADD_REMOVE. Guarantee: :class:`~dpsql.privacy.events.NoiseReduction`, since each statistic has a chain of
-noises (:class:`~dpsql.noise.samplers.NoiseChain`) at one level of a public ladder, and the stopping rule depends on
+noises (:class:`~dpsql.noise.samplers.NoiseChain`) at one of a public sequence of levels, and the stopping rule depends on
 released integers alone. The caller must ensure the sensitivities, as in any aggregation.
 
 Intervals: an answer released because it looks accurate was more likely lucky. Each look uses three quarters of the
@@ -608,7 +608,7 @@ def _beside(table: pa.Table, own: pa.Table) -> pa.Table:
 
 
 STEPS = 220
-"""Levels of the ladder: from 1/4096 of epsilon to all of it, each 4 percent above the previous one."""
+"""Levels of noise: from 1/4096 of epsilon to all of it, each 4 percent above the previous one."""
 _PACE = 4096 ** (1 / STEPS)
 RUNGS = (*(round_significant(Fraction(_PACE ** (i - STEPS)), 6) for i in range(STEPS)), Fraction(1))
 """The fractions of epsilon at which noise is examined: public constants."""
@@ -704,7 +704,7 @@ class NoiseReducedAggregation(Aggregation):
         released, used = pa.table(columns), write_number(self._most * factor)
         note = f"every interval ends within {float(self.error):g}: that took ε={used}"
         if not look.narrow:
-            note = f"with ε={used} not every interval ends within {float(self.error):g}; a larger epsilon may do it"
+            note = f"with ε={used} not every interval ends within {float(self.error):g}; a larger epsilon may be enough"
         return base.Release(released, self._charge(factor), (note, *self.note_groups(released)))
 
     def _search(self, exact: Mapping[Statistic, Integers], entropy: Entropy) -> tuple[Fraction, _Look]:
@@ -733,11 +733,11 @@ class NoiseReducedAggregation(Aggregation):
             *(line for output in self._fixed for line in output.sentences(confidence)),
             f"{', '.join(self.reduced)}: noise is reduced step by step until every interval ends within "
             f"{float(self.error):g} of its value, at {confidence:.4g} confidence, or ε={write_number(self._most)} is used "
-            "up. Sums of ε are charged what was used, rules for many statements the stages that were begun.",
+            "up. Accountants that sum ε charge what was used; others charge the stages that were begun.",
         )
 
     def _state_errors(self, output: Output, basis: base.ErrorBasis) -> Iterable[base.ExpectedError]:
-        """Return those of calibrated outputs; for reduced ones, of Laplace noise whose interval just ends within ``error``."""
+        """Return the errors of calibrated outputs; for reduced ones, those of Laplace noise that is just narrow enough."""
         if output.name not in self.reduced:
             return output.errors(basis)
         if basis.confidence is not None or (

@@ -65,21 +65,21 @@ _WINDOWS = (1, 2, 4)
 _TILT = Fraction(9, 10)
 """The part of the noise's rate at which its sums are bounded (Chernoff)."""
 _SEEN = 4
-"""A number of this many scales of noise is more than noise."""
+"""A number above this many scales of the noise is taken for rows."""
 _STRAY = Fraction(1, 1000)
-"""The chance that noise alone is taken for rows on a rung that is not next to one with rows."""
+"""The chance that noise alone is taken for rows on a rung without a neighbouring rung that has rows."""
 _AHEAD = 8
-"""The rungs by which visible ones are continued."""
+"""The number of rungs for which tails continue the visible ones."""
 _BACK = 6
-"""The last visible rungs, which tails have to explain."""
+"""The number of last visible rungs that tails are fitted to."""
 _BENDS = np.concatenate([[0.05], 0.1 * 1.3 ** np.arange(18)])
 """The additional falls of the logarithm of the rows from the last rung to the next."""
 _GROWTHS = np.array([1, 1.5, 2, 2.5, 3, 4])
 """The factors from one bend to the next."""
 _STRAIGHT = 0.7
-"""The chance of a tail that does not bend, before anything is seen."""
+"""The prior chance of a tail that does not bend."""
 _BREAK = 0.05
-"""That of no rows at all after the last rung that is seen."""
+"""The chance of no rows at all after the last visible rung."""
 _MISFIT = 0.12
 """The likely error of the best tail on a rung, as a fraction of its rows."""
 _ROUGH = 0.2
@@ -89,11 +89,11 @@ _CERTAIN = 0.5
 _LEVELS, _BEFORE = np.array([-2, -1, 0, 1, 2]), np.array([-1.5, 0, 1.5])
 """Standard deviations by which the rows on the last rung, and on that before it, may differ from the noisy numbers."""
 _STEEPEST = -8.0
-"""The least logarithm of the rows on a rung in parts of those on the one before it."""
+"""The least logarithm of the ratio of a rung's rows to the previous rung's."""
 
 
 def _list_bends() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the forms of tails: their fall by bends alone, forwards and backwards, and their probabilities."""
+    """Return the shapes of tails: the fall due to bending, forwards and backwards, and each shape's probability."""
     bends = np.append(0.0, np.repeat(_BENDS, len(_GROWTHS)))[:, None]
     growths = np.append(1.0, np.tile(_GROWTHS, len(_BENDS)))[:, None]
     forwards = bends * growths ** np.arange(_AHEAD)
@@ -302,7 +302,7 @@ class RungSearch:
         noise = float(self.noise) * (size**2 if self.squares else size)
         bias = self._expect_bias(*cuts)
         error = bias + noise * np.exp(-np.divide(bias, noise, out=np.zeros_like(bias), where=noise > 0))
-        error[0, 0] = math.inf  # no bounds at all are no answer
+        error[0, 0] = math.inf  # without bounds there is no answer
         i, j = np.unravel_index(int(np.argmin(error)), error.shape)
         return bounds[0][i], bounds[1][j]
 
@@ -408,11 +408,11 @@ SEARCH = Fraction(3, 20)
 
 
 _SAMPLED = "dpsql_sampled"
-"""The column that tells the rungs of one row of each unit from those of all rows."""
+"""The column that distinguishes the sample's rungs (one row of each unit) from those of all rows."""
 
 
 def _part_sample(table: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the rungs of all rows, and those that bounds are found from."""
+    """Return the histogram of all rows, and that of the sample from which bounds are found."""
     if _SAMPLED not in table.column_names:
         return table, table
     own = table.column(_SAMPLED)
@@ -602,8 +602,8 @@ class AutoBounded(Part):
     def _unanswered(self, groups: int) -> Answered:
         """Answer NULL for every group: neither sign got a bound above 0, and no more is revealed."""
         note = (
-            f"{self.name} is NULL: no bounds were found, because too few values are of one size (AUTO needs {self._rows} "
-            f"between one power of two and the next here); a larger epsilon needs fewer, and bounds that are given need none"
+            f"{self.name} is NULL: no bounds were found (AUTO needs {self._rows} between one power of two and the next); "
+            f"a larger epsilon needs fewer, and declared bounds need none"
         )
         empty = pa.nulls(groups, pa.float64())
         return Answered(Estimate(empty, empty, empty).columns(self.name), self.event, (note,))

@@ -8,13 +8,13 @@ measure the gain: ``(c' - c) q(c)`` rows, for noise that grows by ``c' - c`` tim
 technique climbs from 1, mostly by doubling, and stops at the first cap with q of at most a public tolerance, at which gain
 and loss are equal. The found cap is then a constant.
 
-Relation: ADD_REMOVE. Sensitivity: a unit counts once, with all of its rows together, so it adds between 0 and 1 to every q:
-1, and monotone. The loss of a cap, the sum of ``max(0, n - c)``, has unbounded sensitivity and is never asked. Guarantee:
-pure epsilon of the search (:mod:`dpsql.mechanisms.selection.above_threshold`), and of each choice its own: their adaptive
-composition, charged for the dearest choice. The caller's query must count each unit once.
+Relation: ADD_REMOVE. Sensitivity: a unit counts once, with all of its rows together, so it adds between 0 and 1 to every q: 1,
+and monotone. The loss of a cap, the sum of ``max(0, n - c)``, has unbounded sensitivity and is never asked. Guarantee: pure
+epsilon of the search (:mod:`dpsql.mechanisms.selection.above_threshold`), and that of the chosen operator: their adaptive
+composition, charged for the most expensive choice. The caller's query must count each unit once.
 
-If the questions' noise is large, a small tolerance passes rungs without rows above, up to the top; a large one stops too
-early. So each rung also asks about the rung two below it, with a larger tolerance, and about the one three below it, with a
+If the questions' noise is large, a small tolerance passes caps without rows above them, up to the last; a large one stops too
+early. So each cap also asks about the one two below it, with a larger tolerance, and about the one three below it, with a
 tolerance that statistics of 0 rows miss with probability :data:`RUNAWAY`. The proof allows each question its own tolerance.
 
 ``halfway`` is for a cap that only has to suit most units, where a lower one loses nothing: of each unit a half is subtracted
@@ -92,7 +92,7 @@ class CutNumber:
     @property
     def meaning(self) -> str:
         """Its effect on an answer in words, unless it counts rows or groups."""
-        lacks = "; a sum lacks up to that, an average up to that over its rows"
+        lacks = "; a sum may be off by that, an average by that divided by its rows"
         return lacks if self.what.endswith("added up") else ""
 
     def reach(self, confidence: float) -> float:
@@ -139,7 +139,7 @@ class CutReport(Part):
 
     @property
     def price_note(self) -> str:
-        return f"{self.share} of it tells what caps and bounds cut"
+        return f"{self.share} of it pays for the report of cuts"
 
 
 def _write(number: float) -> str:
@@ -156,7 +156,7 @@ RUNAWAY = Fraction(1, 10**9)
 """The greatest chance of a cap more than 8 times the first one that holds every unit whole."""
 
 _SOONER = 7
-"""The additional tolerance of the rung two below a taken rung, in scales of the threshold's noise."""
+"""The additional tolerance for the cap two below the selected one, in scales of the threshold's noise."""
 
 
 def list_caps(top: int) -> tuple[int, ...]:
@@ -224,7 +224,7 @@ class CapLadder:
 
     @property
     def questions(self) -> tuple[tuple[int, int, int], ...]:
-        """The questions in order: the rung that a yes takes, the rung whose q is compared, and its tolerance, in steps."""
+        """The questions in order: the cap that a positive answer selects, the compared cap, and its tolerance in steps."""
         here = math.floor(self.tolerance * self.grid)
         sooner = math.floor((self.tolerance + _SOONER / self.rates[0]) * self.grid)
         surely = max(sooner, find_tolerance((self.rates[0] / self.grid, self.rates[1] / self.grid), RUNAWAY))
@@ -305,7 +305,7 @@ class CapSearch(base.Operator):
         return (self.least, *self.between, self.most)
 
     def ladder(self, groups: int) -> CapLadder:
-        """Return the ladder for ``groups`` answers: losing the rows above a cap costs about the next one's noise."""
+        """Return the search for ``groups`` answers: the rows lost above a cap are worth about the next cap's additional noise."""
         tolerance = Fraction(0) if self.halfway else max(1, groups) * self.cost
         return CapLadder(self.caps, self.epsilon, tolerance, self.halfway)
 
@@ -357,14 +357,16 @@ class CapSearch(base.Operator):
         cap, what = self.caps[place], _WHAT[self.option]
         found = f"{self.option} = {cap}"
         if self.halfway:
-            return f"the groups were chosen by {cap} of each unit's at most, a cap that was found privately"
+            return f"groups were chosen by at most {cap} groups of each unit, a cap that was found privately"
         if not place:
             return f"{found}: no larger cap was found to be worth its noise; a larger epsilon may find one"
         if place == len(self.caps) - 1:
-            of = f"that the policy allows ({self.limits})" if self.limits else "that is asked about"
+            of = f"that the policy allows ({self.limits})" if self.limits else "that was tried"
             more = "; a higher cap might cut less than it adds noise" if self.limits else ""
-            return f"{found} was found privately, the largest {of}: of a unit with more {what}, {cap} count{more}"
-        return f"{found} was found privately: of a unit with more {what}, {cap} count"
+            return (
+                f"{found} was found privately, the largest {of}: if a unit has more {what}, {cap} count{more}"
+            )
+        return f"{found} was found privately: if a unit has more {what}, {cap} count"
 
     @property
     def can_show_again(self) -> bool:
@@ -391,20 +393,18 @@ class CapSearch(base.Operator):
             many = f"about {units} unit{'s' * (units != 1)}{each}"
         listed = ", ".join(map(str, self.caps if len(self.caps) < 6 else (*self.caps[:4], "...", top)))
         found = (
-            f"{self.option} is found privately among {listed}, by ABOVE_THRESHOLD (ε={float(self.epsilon):g}): it climbs "
-            f"as long as more than {many} have {what} above the cap."
+            f"{self.option} is found privately among {listed}, by ABOVE_THRESHOLD (ε={float(self.epsilon):g}): the cap is "
+            f"raised as long as more than {many} have {what} above the cap."
         )
         if self.limits:
-            found += (
-                f" The policy allows {self.limits}: what a unit has beyond that is cut, whatever epsilon is."
-            )
+            found += f" The policy allows {self.limits}: anything more is cut, at any epsilon."
         if isinstance(self.least, CapSearch):
             return (found, *self.least.sentences(confidence))
         inner = (f"With {self.option} = 1: {line}" for line in self.least.sentences(confidence))
         return (found, *inner, f"Noise grows with {self.option}.")
 
     def errors(self, basis: base.ErrorBasis) -> Iterator[base.ExpectedError]:
-        """Yield the errors under the cap that a release found, else under the lowest: the least that they may be."""
+        """Yield the errors under the cap that a release found, or else the least possible ones, under the lowest cap."""
         release = basis.release
         if release is None:
             for error in self.least.errors(basis):
@@ -441,14 +441,14 @@ def _unmark(noisy: pa.Table) -> tuple[int, pa.Table | None]:
 
 
 def find_dearest(events: Iterable[Event]) -> Event:
-    """Return an event that costs at least as much as any of these, in every currency: made of the dearest of their parts.
+    """Return an event that costs at least as much as any of these, in every currency, made of their most expensive parts.
 
-    They are made alike, for different caps: each has the same kinds of parts in the same order. Noise of the lowest cap is the
-    dearest: it has the fewest steps of sensitivity and the fewest groups, and a share of the loss is never dearer than the whole
+    They are made alike, for different caps: each has the same kinds of parts in the same order. Noise of the lowest cap costs
+    most: it has the fewest steps of sensitivity and the fewest groups, and a share of the loss never costs more than the whole
     loss. Parts of one kind are compared by their costs, up to rounding.
 
     Raises:
-        ValueError: they are not made alike, or no part is the dearest in all currencies.
+        ValueError: they are not made alike, or no part costs most in all currencies.
     """
     leaves = [event.leaves() for event in events]
     return compose_events(_find_dearest_leaf(alike) for alike in zip(*leaves, strict=True))

@@ -185,7 +185,7 @@ def _tabulate(
 
 
 def _find_begins(rows: SortedRows, first: Edits, last: Edits) -> Edits:
-    """Return the ranks at which another value begins, among those some window's end reaches."""
+    """Return the ranks, among those that a window's end reaches, at which the value changes."""
     begins = rows.ends + 1
     low, high = int(first.min()), int(last.max())
     return begins[np.searchsorted(begins, low) : np.searchsorted(begins, high, side="right")]
@@ -379,8 +379,8 @@ class InverseSensitivity(SteppedPart):
         shared = f", shared by {self.groups} groups" if self.groups > 1 else ""
         return (
             f"Choose {self.name} ({self.statistic.describe()}) among {self.cells} public answers by inverse sensitivity "
-            f"(ε={float(self.epsilon):g}{shared}): each weighs exp(-{float(self.rate):.4g} k), where k is how many rows would "
-            f"have to come or go for the exact answer to reach it.",
+            f"(ε={float(self.epsilon):g}{shared}): each weighs exp(-{float(self.rate):.4g} k), where k is the number of rows "
+            f"to add or remove until the exact answer reaches it.",
             f"{self.name}: k is at most {self.bound_error(confidence):.4g}, with {confidence:.4g} probability; no delta is "
             f"needed, and it is never NULL.",
         )

@@ -631,7 +631,7 @@ class Marginals(base.Operator):
         return tuple(said)
 
     def errors(self, basis: base.ErrorBasis) -> Iterator[base.ExpectedError]:
-        """Yield the error of each aggregate in that marginal in which it is largest."""
+        """Yield the error of each aggregate in the marginal where it is largest."""
         own = replace(basis, factor=Fraction(1))
         for column, plain in zip(zip(*self.outputs, strict=True), self.table.outputs, strict=True):
             most = max((e for output in column for e in output.errors(own)), key=lambda one: one.error)

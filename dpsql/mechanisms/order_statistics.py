@@ -499,7 +499,7 @@ class GeometricGrid:
     def describe(self) -> str:
         """Describe the points for EXPLAIN."""
         return (
-            f"The points lie a part 2^-{self.BITS} of their size apart, up to 2^{self.highest} of either sign: no bounds are "
+            f"The points are 2^-{self.BITS} of their size apart, up to 2^{self.highest} of either sign: no bounds are "
             "needed."
         )
 

@@ -318,7 +318,7 @@ class JointGaussianNoise(GaussianNoise):
 
     @property
     def event(self) -> events.Event:
-        """The charge for it alone: composed with the others of its calibration, the pair is charged once."""
+        """The charge for this noise alone; composed with the others of its calibration, the pair is charged once."""
         squared = self.groups * self.sensitivity**2
         return JointGaussian((self.sigma,), (squared,), self.epsilon, self.delta)
 
@@ -382,7 +382,7 @@ def _round_up(x: Fraction) -> Fraction:
 STRATEGIES = ("optimal", "laplace_threshold")
 
 LONGEST = 1 << 17
-"""The most rows of a table of keep probabilities; a loss too small for that takes the threshold."""
+"""The most rows of a table of keep probabilities; smaller losses use the Laplace threshold."""
 
 STEEPEST = 64
 """The loss per key above which nothing is gained: exp(-64) is the chance to lose a group of two units."""

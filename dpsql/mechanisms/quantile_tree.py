@@ -82,13 +82,13 @@ _MOST_PARTS = 64
 _AT_ONCE = 1 << 21
 """Sums of children in memory at once: groups are read in parts."""
 _EQUAL = (1, 2, 4, 8)
-"""Numbers of equal weights whose tail bounds that of an edge's noise."""
+"""The numbers of equal weights whose tails bound the tail of an edge's noise."""
 _WIDE = 0.1
 """The part of an end's miss probability that the wider margin takes."""
 _MOST_DOUBT = 1 / 22
 """The probability up to which fewer weights have a greater tail."""
 _TRIED = 96
-"""Rates at which a bound on the error is worked out: each gives a true one, the least is taken."""
+"""Rates at which the error is bounded: each bound is valid, and the least is used."""
 
 PointPlaces = NDArray[np.int64]
 Present = NDArray[np.bool_]

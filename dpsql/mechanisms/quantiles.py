@@ -260,7 +260,7 @@ class Quantiles(SteppedPart):
         return float(log / self.rate(rank)) / rank.scale
 
     def _bound_miss(self, rank: WantedRank, confidence: float) -> float:
-        """Bound that distance from the rank that is aimed at: the ends pass some rows."""
+        """Bound the distance from the target rank, which lies a few rows inside the data for the least and the greatest value."""
         return self.bound_error(rank, confidence) + (self.inward if rank.end else 0)
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:

@@ -1,8 +1,8 @@
 """The command ``dpsql policy check``, for the data owner: compares a policy with its data's columns.
 
-It shows column names and types, never rows, because a bound that is looked up in the data reveals something about them.
-The bounds that it proposes are public knowledge (an age, a month, a latitude). If neither the source nor the policy has
-types, it proposes them from the rows, as :mod:`dpsql.owner.source_checks` says, which also counts rows for ``--data``.
+It shows column names and types, never rows, because a bound that is looked up in the data reveals something about them. The
+bounds that it proposes are public knowledge (an age, a month, a latitude). If neither the source nor the policy has types, it
+proposes them from the rows (see :mod:`dpsql.owner.source_checks`, which also counts rows for ``--data``).
 """
 
 from __future__ import annotations
@@ -349,7 +349,7 @@ def _check_ledger(policy: Policy, engine: DuckDBEngine, place: Path, findings: F
 
 
 def _say_claims(table: Table) -> list[str]:
-    """Return a line on the joins that the owner's assertions allow, without trust in them."""
+    """Return a line on the joins that the owner's assertions allow; protection does not rely on them."""
     ways = [*(path[0].column for path in table.unit_paths[1:]), *sorted(table.determining)]
     if not ways:
         return []

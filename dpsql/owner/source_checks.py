@@ -1,12 +1,12 @@
 """The checks of ``dpsql policy check`` that read rows.
 
 If neither the source nor the policy has types, they are proposed from the rows, and for a CSV file a format from the first
-lines. Once the owner declares them, no row decides them. Values of text files that would be NULL are sought in a sample, or with
-``--data`` in all rows. Whether a text file's first records can be used at all is said here, since no session looks.
+lines. Once the owner declares them, no row decides them. Values of text files that would be NULL are sought in a sample, or
+with ``--data`` in all rows. Whether a text file's first records can be used is checked here, since sessions don't.
 
-``--data`` adds exact counts of the rows that the policy leaves out or changes. They are not private, and must not be published:
-a policy chosen by them reveals a little about the data. They show mistakes, such as a bound in another unit of measure or a cap
-that leaves out most rows.
+``--data`` adds exact counts of the rows that the policy leaves out or changes. They are not private, and must not be
+published: a policy chosen by them reveals a little about the data. They show mistakes, such as a bound in another unit of
+measure or a cap that leaves out most rows.
 
 The module stands apart from ``policy_check.py``, which reads no row.
 """
@@ -268,7 +268,7 @@ def count_rows(
 def _count_units(
     engine: DuckDBEngine, table: Table, schema: Mapping[str, str], policy: Policy
 ) -> Iterator[str]:
-    """Yield the number of units of a table that has their column itself."""
+    """Yield the number of units of a table that contains the unit's column."""
     path = table.unit_path
     if table.public or len(path) > 1 or (path and path[0].column not in NameMapping(schema)):
         return
@@ -330,7 +330,7 @@ class _Units:
 
     @classmethod
     def of(cls, engine: DuckDBEngine, table: Table, tables: Mapping[str, Table]) -> _Units:
-        """Join the tables on the path to the unit as statements do, with one row of each key."""
+        """Join the tables on the path to the unit as statements do, with one row for each key."""
         text = f"{engine.relation(table)} AS rows"
         unit = f"rows.{quote_identifier(table.unit_path[0].column)}"
         named = NameMapping(tables)

@@ -421,7 +421,7 @@ def _say_spent(spent: BudgetLoss) -> str:
     """Return the sentence about the certainty after the charges so far, in a session with its own currency."""
     if spent.currency == "epsilon":
         return ""
-    return f" What was asked so far allows {certainty_text(spent.certainty)}."
+    return f" The charges so far allow {certainty_text(spent.certainty)}."
 
 
 def _say_formal(promise: BudgetLoss, whole: BudgetState) -> str:

@@ -73,7 +73,7 @@ def explain_bound(
         return explain_declaration(bound, line.ledger, statement.json)
     if bound is None:
         raise BindError(
-            "nothing is drawn: the release is there already.",
+            "nothing is drawn: the release already exists.",
             span=statement.span,
             hint="write REFRESH RELEASE after EXPLAIN.",
             text=statement.text,

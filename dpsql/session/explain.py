@@ -187,9 +187,7 @@ def _describe_paying(event: Event, ledger: Ledger) -> Iterator[str]:
     whole = unite(pair for s in stretches for pair in s.days)
     least = min(paying, key=lambda s: s.left_epsilon, default=None)
     left = f", of which {least.period} has least left: {least.left}" if least and len(paying) > 1 else ""
-    every = (
-        "" if remove_days(whole, days) else " They are all there are: OPTIONS (periods = ...) names fewer."
-    )
+    every = "" if remove_days(whole, days) else " These are all periods: OPTIONS (periods = ...) names fewer."
     yield f"Periods that pay: {say_periods(days)}{left}.{every}"
 
 
@@ -212,7 +210,7 @@ def explain_all(parts: list[Explanation], ledger: Ledger) -> Explanation:
     else:
         before, after = ledger.state(), ledger.state(events, debit)
         fits = ledger.find_excess(*events, debit=debit) is None
-        left = f"then {after.sentence}" if fits else f"that is more than there is: {before.sentence}"
+        left = f"then {after.sentence}" if fits else f"that is more than is left: {before.sentence}"
         charge = _write_price(ledger, compose_events(events) if events else None, debit)
         price = f"Together they would cost {charge}; {left}. {_NOTHING_SPENT}"
     sentences = tuple(sentence for part in parts for sentence in part.sentences)

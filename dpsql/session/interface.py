@@ -293,7 +293,10 @@ class AnalystSession(Guarded):
     def explain(
         self, text: str, params: Params | None = None, *, epsilon: str | Fraction | None = None
     ) -> Explanation:
-        """Explain the effect and cost of statements, each and together, for free. ``epsilon``: a statement's default cost."""
+        """Explain the effect and the cost of statements, each and together. Spends nothing and reads no private data.
+
+        ``epsilon`` is the default cost of a statement.
+        """
         return self._explain(Question(text, params, epsilon))
 
     @abstractmethod

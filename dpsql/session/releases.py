@@ -162,7 +162,7 @@ class Releases:
                 f"CREATE OR REPLACE RELEASE {shown} ... replaces it, REFRESH RELEASE {shown} draws it again."
             )
             raise BindError(
-                f"the release {statement.release} is there already.", hint=hint, span=statement.named
+                f"the release {statement.release} already exists.", hint=hint, span=statement.named
             )
         assert statement.tree is not None
         for used, node in list_table_names(statement.tree).items():

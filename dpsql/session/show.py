@@ -71,9 +71,10 @@ def show(line: Pipeline, policy: Policy, what: str, limit: int | None = None) ->
 
 
 def _list_releases(line: Pipeline) -> Iterator[tuple[str | int | None, ...]]:
-    """Yield the rows of SHOW RELEASES: each definition, its answer's time and rows, the cost of the next refresh, and how often
-    the budget is enough for one that draws anew: NULL if each period is drawn once, and all are. ``paid_until`` is the last day
-    whose period is paid.
+    """Yield the rows of SHOW RELEASES: each definition, its answer's time and rows, the next refresh's cost, and more.
+
+    The last columns are the number of refreshes that the budget allows (NULL if each period is drawn once, and all have
+    been) and ``paid_until``, the last day whose period is paid.
     """
     for draft, when, count in line.compiler.releases.walk():
         statement = Statement("query", draft.text, (0, len(draft.text)), release=draft.name, step="refresh")

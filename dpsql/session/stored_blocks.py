@@ -708,7 +708,7 @@ def _compare_strategies(chosen: StrategyChoice | None, stored: StrategyVariant, 
         return ""
     best = EVEN if chosen is None else chosen.chosen
     return (
-        f"the stored answer is one by the strategy {stored.word}: a fresh one (fresh=True, %%dpsql --fresh) by "
+        f"the stored answer uses the strategy {stored.word}: a fresh one (fresh=True, %%dpsql --fresh) by "
         f"{best} has {gain:.3g} times less error in {where}, and is charged"
     )
 
@@ -728,7 +728,7 @@ def _say_since(when: str) -> str:
 
 
 def _say_dropped(item: RequestedBlock) -> str:
-    return f"the answer of {item.dropped} was dropped, for the owner limits what answers may take (keep_answers_mb)"
+    return f"the answer of {item.dropped} was dropped, because the owner limits the size of stored answers (keep_answers_mb)"
 
 
 def _identify_question(plan: Plan, place: int) -> str:

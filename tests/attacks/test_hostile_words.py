@@ -81,4 +81,4 @@ def test_tables_and_columns_may_be_called_so(held: dpsql.Session) -> None:
     )
     said = str(held.explain(text))
     assert "max_rows_contributed is found privately" in said
-    assert "held to bounds found privately" in said
+    assert "clamped to bounds found privately" in said

@@ -95,7 +95,7 @@ SELECT AVG(price) FROM (SELECT * RENAME (cost AS price) FROM visits)
 -- answered
 SELECT COUNT(*) FROM (SELECT visits.* FROM visits)
 
--- refused: cost must be a group or stand inside an aggregate.
+-- refused: cost must be a group or be inside an aggregate.
 -- hint: write AVG(cost), or group by it and count the rows.
 SELECT COLUMNS('co.*') FROM visits
 
@@ -591,15 +591,15 @@ SELECT WITH DP OPTIONS (epsilon = 1e5) COUNT(*) AS n FROM visits UNION ALL SELEC
 -- answered
 SELECT COUNT(*) FROM visits UNION SELECT COUNT(*) FROM patients
 
--- refused: ward must be a group or stand inside an aggregate.
+-- refused: ward must be a group or be inside an aggregate.
 -- hint: write COUNT(DISTINCT ward), or group by it and count the rows.
 SELECT ward FROM visits EXCEPT SELECT ward FROM wards
 
--- refused: ward must be a group or stand inside an aggregate.
+-- refused: ward must be a group or be inside an aggregate.
 -- hint: write COUNT(DISTINCT ward), or group by it and count the rows.
 SELECT ward FROM visits INTERSECT SELECT ward FROM wards
 
--- refused: ward must be a group or stand inside an aggregate.
+-- refused: ward must be a group or be inside an aggregate.
 -- hint: write COUNT(DISTINCT ward), or group by it and count the rows.
 SELECT ward FROM visits UNION ALL SELECT ward FROM wards
 
@@ -611,7 +611,7 @@ INSERT INTO t SELECT WITH DP OPTIONS (epsilon=1) COUNT(*) FROM visits
 -- hint: write WITH v AS (SELECT ward FROM visits) SELECT COUNT(*) FROM v.
 CREATE VIEW v AS SELECT ward FROM visits
 
--- refused: ward must be a group or stand inside an aggregate.
+-- refused: ward must be a group or be inside an aggregate.
 -- hint: write COUNT(DISTINCT ward), or group by it and count the rows.
 CREATE TEMP TABLE v AS SELECT ward FROM visits
 
@@ -760,25 +760,25 @@ SELECT COUNT(*) FROM visit
 SELECT COUNT(*) FROM visits WHERE wrd = 'A'
 
 -- refused: there is no column A here.
--- hint: text stands in single quotes: write 'A'.
+-- hint: text needs single quotes: write 'A'.
 SELECT COUNT(*) FROM visits WHERE ward = A
 
 -- refused: there is no column A here.
--- hint: text stands in single quotes: write 'A'.
+-- hint: text needs single quotes: write 'A'.
 SELECT COUNT(*) FROM visits WHERE ward = "A"
 
--- refused: the comparison meets DECIMAL(10,2) with VARCHAR.
+-- refused: the comparison combines DECIMAL(10,2) with VARCHAR.
 -- hint: text and numbers are not compared: write the number without quotes.
 SELECT COUNT(*) FROM visits WHERE cost = 'abc'
 
--- refused: the comparison meets VARCHAR with INTEGER.
+-- refused: the comparison combines VARCHAR with INTEGER.
 -- hint: text and numbers are not compared: write code = '2', or TRY_CAST(code AS DOUBLE) = 2.
 SELECT COUNT(*) FROM visits WHERE code = 2
 
 -- answered
 SELECT COUNT(*) FROM visits WHERE code = '2'
 
--- refused: the comparison meets BOOLEAN with INTEGER.
+-- refused: the comparison combines BOOLEAN with INTEGER.
 -- hint: write CAST(urgent AS INT) instead of urgent, or compare with true or false.
 SELECT COUNT(*) FROM visits WHERE urgent = 1
 
@@ -788,7 +788,7 @@ SELECT COUNT(*) FROM visits WHERE urgent = TRUE
 -- answered
 SELECT COUNT(*) FROM visits WHERE urgent = 't' OR urgent IN ('no') OR (cost > 3) <> 'false'
 
--- refused: the comparison meets BOOLEAN with VARCHAR.
+-- refused: the comparison combines BOOLEAN with VARCHAR.
 -- hint: write CAST(urgent AS INT) instead of urgent, or compare with true or false.
 SELECT COUNT(*) FROM visits WHERE urgent = 'maybe'
 
@@ -838,11 +838,11 @@ SELECT AVG(patient) FROM visits
 -- hint: write COUNT(DISTINCT patient) instead of the group: it counts the units; totals per patient may be in a subquery.
 SELECT patient % 10 AS p, COUNT(*) FROM visits GROUP BY p
 
--- refused: ward must be a group or stand inside an aggregate.
+-- refused: ward must be a group or be inside an aggregate.
 -- hint: write COUNT(DISTINCT ward), or group by it and count the rows.
 SELECT ward, cost FROM visits
 
--- refused: cost must be a group or stand inside an aggregate.
+-- refused: cost must be a group or be inside an aggregate.
 -- hint: write AVG(cost), or add it to the groups: GROUP BY ward, cost.
 SELECT ward, cost, COUNT(*) FROM visits GROUP BY ward
 
@@ -1197,7 +1197,7 @@ SELECT ward, COUNT(*) FROM visits GROUP BY COUNT(*)
 -- answered
 SELECT COUNT(*) FROM visits HAVING COUNT(*) > 100000
 
--- refused: cost must be a group or stand inside an aggregate.
+-- refused: cost must be a group or be inside an aggregate.
 -- hint: write AVG(cost), or add it to the groups: GROUP BY cost.
 SELECT cost, COUNT(*) FROM visits HAVING cost > 3
 
@@ -1419,7 +1419,7 @@ SELECT hour(seen) AS h, COUNT(*) FROM visits GROUP BY h
 -- answered
 SELECT hour(seen) AS h, COUNT(*) FROM visits GROUP BY 1
 
--- refused: ward must be a group or stand inside an aggregate.
+-- refused: ward must be a group or be inside an aggregate.
 -- hint: write COUNT(DISTINCT ward), or group by it and count the rows.
 SELECT ward FROM visits
 
@@ -1439,7 +1439,7 @@ SELECT * FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) PIVOT (SUM(
 -- hint: keep the privacy unit's own column on both sides, unchanged, and join on it.
 SELECT COUNT(*) FROM (SELECT ward FROM visits) a JOIN visits b USING (ward)
 
--- refused: BY NAME is not known over private rows.
+-- refused: BY NAME is not supported over private rows.
 -- hint: write UNION ALL instead of UNION ALL BY NAME: columns meet by their places.
 SELECT COUNT(*) FROM (SELECT patient FROM visits UNION ALL BY NAME SELECT patient FROM patients)
 
@@ -1678,19 +1678,19 @@ SELECT COUNT(*) FROM visits WHERE cost > ALL (SELECT floor FROM wards)
 -- hint: write cost <= (SELECT max(floor * 100) FROM wards WHERE wing = 'north').
 SELECT COUNT(*) FROM visits WHERE cost <= ANY (SELECT floor * 100 FROM wards WHERE wing = 'north')
 
--- refused: 'NaN' is no DOUBLE here.
+-- refused: 'NaN' is not a valid DOUBLE here.
 -- hint: write isnan(score).
 SELECT COUNT(*) FROM visits WHERE score = 'NaN'::DOUBLE
 
--- refused: the comparison meets DOUBLE with VARCHAR.
+-- refused: the comparison combines DOUBLE with VARCHAR.
 -- hint: write NOT (isinf(score) AND score < 0).
 SELECT COUNT(*) FROM visits WHERE score <> '-inf'
 
--- refused: 'inf' is no DOUBLE here.
+-- refused: 'inf' is not a valid DOUBLE here.
 -- hint: write CASE WHEN isfinite(score) THEN score END.
 SELECT AVG(NULLIF(score, 'inf'::DOUBLE)) FROM visits
 
--- refused: the comparison meets INTERVAL with VARCHAR.
+-- refused: the comparison combines INTERVAL with VARCHAR.
 -- hint: write INTERVAL '3 days'.
 SELECT COUNT(*) FROM visits WHERE stay > '3 days'
 
@@ -1718,7 +1718,7 @@ SELECT COUNT(*) FROM visits WHERE code = getvariable('c')
 -- hint: write time_bucket(INTERVAL '1' DAY, seen).
 SELECT COUNT(*) FROM visits WHERE time_bucket(INTERVAL 1 DAY, seen, TIMESTAMP '2024-01-01') = '2024-01-02'
 
--- refused: ward must be a group or stand inside an aggregate.
+-- refused: ward must be a group or be inside an aggregate.
 -- hint: write SELECT ward, AVG(cost) FROM visits GROUP BY ward: groups in place of windows.
 SELECT ward, AVG(cost) OVER (PARTITION BY ward) FROM visits
 

@@ -127,7 +127,7 @@ def test_an_enum_sorts_as_in_duckdb(
     ],
 )
 def test_the_order_of_labels_is_refused_below_the_private_part(session: dpsql.Session, text: str) -> None:
-    with pytest.raises(dpsql.BindError, match="order of an ENUM's labels is not known over private rows"):
+    with pytest.raises(dpsql.BindError, match="order of an ENUM's labels is not supported over private rows"):
         session.sql(text)
 
 

@@ -83,7 +83,7 @@ def test_what_is_refused_takes_little_more_than_what_is_bound(
     size = sum(len(text) for text in inside.bind(session, sums(60)).blocks[0].operator.checked)
     monkeypatch.setattr(plan_size, "MAX_WRITTEN_SIZE", size)
     assert calls(session, sums(600)) <= 4 * calls(session, sums(60))
-    with pytest.raises(dpsql.BindError, match=r"exact SQL would have .* are the most") as caught:
+    with pytest.raises(dpsql.BindError, match=r"exact SQL would have .* the limit is") as caught:
         session.sql(sums(600))
     assert caught.value.hint is not None
     assert "ask for fewer numbers" in caught.value.hint
@@ -98,7 +98,7 @@ def test_nine_hundred_sums_are_answered(session: dpsql.Session) -> None:
     print(f"\n900 different sums are answered in {taken:.1f} s of processor time")
     assert found.shape == (1, 900)
     assert taken <= 20
-    with pytest.raises(dpsql.BindError, match="250,000 are the most"):
+    with pytest.raises(dpsql.BindError, match="the limit is 250,000"):
         session.sql(sums(1000))
 
 
@@ -106,7 +106,7 @@ def test_nine_hundred_sums_are_answered(session: dpsql.Session) -> None:
 def test_many_doublings_are_refused_as_soon_as_few(session: dpsql.Session, twice: str | None) -> None:
     more = () if twice is None else (twice,)
     assert calls(session, doubled(30, *more)) < 2 * calls(session, doubled(10, *more))
-    said = r"exact SQL would have .* characters, and 2,000,000 are the most|more rows of one privacy unit than can be counted"
+    said = r"exact SQL would have .* characters; the limit is 2,000,000|more rows of one privacy unit than can be counted"
     with pytest.raises((dpsql.BindError, dpsql.PrivacyError), match=said) as caught:
         session.sql(doubled(30, *more))
     assert caught.value.span is not None
@@ -149,7 +149,7 @@ def test_the_limit_is_public_and_counts_all_blocks(
     size = sum(len(text) for text in inside.bind(session, one.format(1)).blocks[0].operator.checked)
     monkeypatch.setattr(plan_size, "MAX_WRITTEN_SIZE", 3 * size)
     inside.bind(session, " UNION ALL ".join(one.format(i) for i in range(3)))
-    with pytest.raises(dpsql.BindError, match="are the most"):
+    with pytest.raises(dpsql.BindError, match="the limit is"):
         inside.bind(session, " UNION ALL ".join(one.format(i) for i in range(4)))
 
 
@@ -163,7 +163,7 @@ def test_sets_that_are_measured_together_count_with_what_was_bound_before(
     size = sum(len(text) for block in plan.blocks for text in block.operator.checked)
     monkeypatch.setattr(plan_size, "MAX_WRITTEN_SIZE", 8 * size)
     inside.bind(session, cube)
-    with pytest.raises(dpsql.BindError, match="are the most"):
+    with pytest.raises(dpsql.BindError, match="the limit is"):
         inside.bind(session, " UNION ALL ".join(cube.replace("(x)", f"(x + {i})") for i in range(20)))
 
 
@@ -205,7 +205,7 @@ KEYS = "SELECT t.k, COUNT(*) FROM t{0} GROUP BY t.k"
 def test_relations_that_meet_count_by_all_texts(session: dpsql.Session, few: str, many: str) -> None:
     """A limit for each FROM would let a statement of several plan them all."""
     inside.bind(session, few)
-    with pytest.raises(dpsql.BindError, match=r"250,000 are the most; up to \d+ relations meet") as caught:
+    with pytest.raises(dpsql.BindError, match=r"the limit is 250,000. Up to \d+ relations meet") as caught:
         session.sql(many)
     assert caught.value.hint is not None
     assert "join the public ones in a statement before" in caught.value.hint
@@ -368,6 +368,6 @@ def test_the_text_above_the_private_part_has_a_size(session: dpsql.Session) -> N
     """Three hundred products of noisy sums took 33 s and 1 GB, most of it for the ends of their intervals."""
     sums = ", ".join(f"SUM(n + {i}) AS s{i}" for i in range(300))
     products = ", ".join(f"s0 * s{i} AS p{i}" for i in range(300))
-    with pytest.raises(dpsql.BindError, match="characters with its intervals, and 500,000 are the most"):
+    with pytest.raises(dpsql.BindError, match="characters with its intervals; the limit is 500,000"):
         session.sql(f"SELECT {products} FROM (SELECT {sums} FROM t)")
     assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 0

@@ -453,5 +453,5 @@ def test_dates_with_zones(dated: dpsql.Session, column: str, text: str, count: i
     "text", ["2024-01-11 12:00:00", "2024-01-11-05", "2024-01-11 05", "2024-01-11+05", "2024-01 +05"]
 )
 def test_texts_that_are_no_dates(dated: dpsql.Session, text: str) -> None:
-    with pytest.raises(dpsql.BindError, match="is no DATE"):
+    with pytest.raises(dpsql.BindError, match="is not a valid DATE"):
         dated.sql(f"SELECT COUNT(*) FROM t WHERE day >= '{text}'")

@@ -692,7 +692,7 @@ SELECT booked = LAST_DAY(booked) AS month_end, COUNT(*) FROM payments GROUP BY m
 -- hint: aggregate all rows: no sample of them is drawn here.
 SELECT COUNT(*) FROM payments TABLESAMPLE 100 PERCENT
 
--- refused: amount must be a group or stand inside an aggregate.
+-- refused: amount must be a group or be inside an aggregate.
 -- hint: write SELECT category, SUM(amount) FROM payments GROUP BY category: groups in place of windows.
 SELECT SUM(amount) OVER (PARTITION BY category) FROM payments
 
@@ -718,7 +718,7 @@ SELECT COUNT(*) FROM (SELECT * FROM trips ORDER BY km DESC LIMIT 100)
 -- hint: no policy lets different people's rows meet; for each person's own rows, add a.rider = b.rider to ON.
 SELECT COUNT(*) FROM trips a JOIN trips b ON a.origin = b.target
 
--- refused: points must be a group or stand inside an aggregate.
+-- refused: points must be a group or be inside an aggregate.
 -- hint: write AVG(points), or group by it and count the rows.
 SELECT PERCENT_RANK() OVER (ORDER BY points) FROM marks
 
@@ -737,7 +737,7 @@ SELECT m::DATE AS m, COUNT(t.trip) AS n FROM GENERATE_SERIES(TIMESTAMP '2024-01-
 -- answered
 WITH a AS (SELECT rider, DATE_TRUNC('month', started) AS m FROM trips GROUP BY ALL), b AS (SELECT rider, m, LEAD(m) OVER (PARTITION BY rider ORDER BY m) AS next FROM a) SELECT m, COUNT(*) AS active, COUNT(*) FILTER (WHERE next = m + INTERVAL 1 MONTH) AS kept FROM b GROUP BY m ORDER BY m
 
--- refused: m must be a group or stand inside an aggregate.
+-- refused: m must be a group or be inside an aggregate.
 -- hint: write AVG(m), or group by it and count the rows.
 WITH a AS (SELECT DISTINCT rider, MONTH(started) AS m FROM trips) SELECT m, m - ROW_NUMBER() OVER (PARTITION BY rider ORDER BY m) AS island FROM a
 

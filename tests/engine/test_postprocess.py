@@ -135,7 +135,7 @@ def test_a_query_that_takes_too_long_is_ended(finisher: Finisher, monkeypatch: p
             "SELECT ward FROM b ORDER BY CASE WHEN n > 2 THEN CAST(n AS TIME) END",
             "BIGINT can't be cast to TIME",
         ),
-        ("SELECT CAST('abc' AS DATE) AS d, n FROM b", "'abc' is no DATE"),
+        ("SELECT CAST('abc' AS DATE) AS d, n FROM b", "'abc' is not a valid DATE"),
     ],
 )
 def test_casts_that_always_fail_are_refused_when_they_are_bound(

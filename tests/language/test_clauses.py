@@ -110,7 +110,7 @@ def test_words_of_clauses_in_other_places(con: duckdb.DuckDBPyConnection, text: 
         ("SELECT b, COUNT(*) FROM t GROUP BY b LIMIT 1 HAVING COUNT(*) > 1", "HAVING", "HAVING can't stand after LIMIT."),
         ("SELECT COUNT(*) FROM t GROUP BY b WHERE a > 1", "WHERE", "WHERE can't stand after GROUP BY."),
         ("SELECT 1 LIMIT 1 UNION ALL SELECT 2", "LIMIT", "LIMIT can't stand before UNION."),
-        ("SELECT WITH DP COUNT(*) FROM t CLUSTER BY b", None, "CLUSTER BY is not known here."),
+        ("SELECT WITH DP COUNT(*) FROM t CLUSTER BY b", None, "CLUSTER BY is not supported here."),
     ],
 )  # fmt: skip
 def test_what_is_refused_costs_nothing(

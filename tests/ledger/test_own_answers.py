@@ -318,7 +318,7 @@ def test_statements_that_are_partly_stored_pay_both_ways(
     together = bob.explain(
         "SELECT COUNT(*) FILTER (WHERE age > 3) AS n FROM visits; SELECT COUNT(*) FILTER (WHERE age > 4) AS n FROM visits"
     )
-    assert "more than there is" in together.price
+    assert "more than is left" in together.price
 
 
 @pytest.mark.parametrize("sessions", ["shared"], indirect=True)

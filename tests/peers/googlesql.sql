@@ -1329,7 +1329,7 @@ answered
 -- reason: fault-duckdb
 SELECT @{hint=1} WITH DIFFERENTIAL_PRIVACY COUNT(*) FROM typed
 ----
-refused: ParseError: hints are not known here.
+refused: ParseError: hints are not supported here.
 ====
 -- case: joined on no condition
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_join.test

@@ -36,7 +36,7 @@ answered
 -- reason: fault-duckdb
 SELECT TOP 5 school, AVG(earned) FROM census GROUP BY school
 ----
-refused: ParseError: TOP is not known here.
+refused: ParseError: TOP is not supported here.
 ====
 -- case: the first five by LIMIT
 -- from: SmartNoise SDK, sql/tests/query/queries/validate_pums/validate_pums.sql

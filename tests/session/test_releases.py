@@ -185,7 +185,7 @@ def test_the_present_time_is_that_of_the_refresh(opened: Open, monkeypatch: pyte
 
 
 REFUSED = [
-    (DAILY, "BindError", "there already"),
+    (DAILY, "BindError", "already exists"),
     ("CREATE RELEASE visits AS SELECT 1 AS a", "BindError", "visits is a table"),
     ("CREATE OR REPLACE RELEASE WARDS AS SELECT 1 AS a", "BindError", "WARDS is a table"),
     ('CREATE RELEASE "a b" AS SELECT 1 AS a', "BindError", "a word"),
@@ -355,7 +355,7 @@ def test_a_policy_that_changed(opened: Open, folder: Path) -> None:
     assert len(changed.sql("FROM daily")) == 2
     assert len(changed.sql("REFRESH RELEASE daily")) == 3
     unbounded = opened(policy=POLICY.replace("max_rows = 1\n", ""))
-    with pytest.raises(dpsql.PrivacyError, match="how many groups"):
+    with pytest.raises(dpsql.PrivacyError, match="a limit on the groups"):
         unbounded.sql("REFRESH RELEASE daily")
     assert len(unbounded.sql("FROM daily")) == 3, "the earlier answer stays"
     shadowing = POLICY + "[tables.daily]\nsource = 'wards.parquet'\npublic = true"

@@ -8,9 +8,9 @@ TOOLS = "Tableau, Power Bi, Looker, Metabase, Grafana, Dbeaver, Superset, Redash
 STATEMENTS = {tool: read_part(__file__, tool) for tool in TOOLS.split(", ")}
 REFUSED = {
     "CREATE TEMP": "CREATE is not a statement",
-    '"$Table" limit 200': "must be a group or stand inside an aggregate",
+    '"$Table" limit 200': "must be a group or be inside an aggregate",
     "pg_terminate": "not a function that may be called",
-    "SUBSTRING(": "must be a group or stand inside an aggregate",
+    "SUBSTRING(": "must be a group or be inside an aggregate",
     "to_timestamp(floor": "this needs a local time",
     "SELECT x.*": "rows of visits can't be released",
     "LIMIT 101": "rows of visits can't be released",

@@ -143,7 +143,7 @@ class Bounded:
         if self.line is not None and self.line.between is not None:
             low, high = self.line.shown
         lost = "" if self.farthest is None else f"; missing beyond ±{float(self.farthest):g}"
-        return f"held to [{low}, {high}] ({self.origin}{lost})"
+        return f"clamped to [{low}, {high}] ({self.origin}{lost})"
 
     @property
     def farthest(self) -> Fraction | None:

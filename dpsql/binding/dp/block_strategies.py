@@ -516,8 +516,8 @@ def choose_quantiles(binder: Binder, name: str, options: Options, currency: str)
     choice = StrategyChoice(best, word is not None, tuple((w, tuple(e.items())) for w, e in shown.items()))
     many = max(len(part.ranks) for part in parts)
     said = (
-        f"Up to {many} quantiles are asked of one column; the errors of strategies are in rows of rank, for {TYPICAL_ROWS:,} "
-        "rows of a group, spread evenly."
+        f"Up to {many} quantiles of one column are requested; the strategies' errors are in ranks, for {TYPICAL_ROWS:,} "
+        "evenly spread rows of a group."
     )
     open_parts = [part for part in parts if part not in chosen and word is None]
     dearer = [line for part in open_parts for other in own for line in _say_dearer(part, currency, other)]

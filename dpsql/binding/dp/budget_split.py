@@ -42,7 +42,7 @@ def require_rows(
     refuse_auto(options, "max_rows_per_group")
     rows = find_least(*bound.row_caps(options))
     if rows is None:
-        unbounded = f"nothing bounds how many rows of {bound.subject} one privacy unit has."
+        unbounded = f"{bound.subject} needs a limit on the rows of one privacy unit."
         raise privacy_error(place, unbounded, hint)
     return int(rows)
 
@@ -55,7 +55,7 @@ def find_groups(bound: From, options: Options, place: exp.Expr | None) -> int | 
     groups: int | None = options.get("max_groups_contributed", bound.max_groups)
     rows = options.get("max_rows_contributed", bound.max_rows)
     if groups is None and not isinstance(rows, int):
-        what = "nothing says how many groups one privacy unit may be in."
+        what = "this needs a limit on the groups of one privacy unit."
         hint = "write OPTIONS (max_groups_contributed = AUTO) to find it privately, or ask the owner for max_rows."
         raise privacy_error(place, what, hint)
     return groups

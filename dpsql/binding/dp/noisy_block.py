@@ -202,7 +202,7 @@ class NoisyBlock(AggregatingBlock):
         """Return the note that private groups are chosen for units in as many groups as rows."""
         return (
             f"private groups are chosen as if one {self.bound.unit_name} were in {rows:,} of them, one for each row, so "
-            "small groups are left out: a lower max_groups_contributed shows smaller ones, and counts it in fewer"
+            "small groups are left out: a lower max_groups_contributed shows smaller ones, and counts a unit in fewer groups"
         )
 
     def _find_open_keys(self, keys: Sequence[exp.Expr]) -> tuple[bool, ...]:

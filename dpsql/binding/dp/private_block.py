@@ -587,7 +587,7 @@ class AggregatingBlock(ABC):
         one = f"AVG({named})" if numeric and not self.is_unit(node) else f"COUNT(DISTINCT {named})"
         if whole is not node and not numeric and not self._has_aggregate(whole):
             one = f"COUNT(DISTINCT {to_sql(whole)}) instead of {to_sql(whole)}"
-        what = f"{node.name} must be a group or stand inside an aggregate."
+        what = f"{node.name} must be a group or be inside an aggregate."
         window = next(
             (one for item in items for one in item.find_all(exp.Window) if self._has_aggregate(one.this)),
             None,

@@ -514,7 +514,7 @@ def bind_auto_bounds(asked: AggregateCall, typed: Typed, kind: str) -> Aggregate
     if asked.options.get("report_format"):
         raise bind_error(asked.call.node, "AUTO bounds have no JSON report.")
     what = {"sum": "add", "avg": "average"}.get(kind, f"{asked.call.name} of")
-    said = f"{what} {asked.source()}, held to bounds found privately"
+    said = f"{what} {asked.source()}, clamped to bounds found privately"
     return asked.make("DOUBLE", said, part=lambda epsilon: _auto_bounded(asked, typed, kind, epsilon))
 
 
@@ -638,7 +638,7 @@ def sum_distinct(asked: AggregateCall) -> Aggregate:
         )  # fmt: skip
 
     said = (
-        f"add the different values of {asked.source()}, held to [{float(low):g}, {float(high):g}] ({origin}); "
+        f"add the different values of {asked.source()}, clamped to [{float(low):g}, {float(high):g}] ({origin}); "
         f"one privacy unit moves this by at most {float(bound_change() / steps):g}"
     )
     kind = choose_sum_type(typed.type, typed.type, grid)

@@ -204,7 +204,7 @@ def _list_caps(exact: Exact, drops_rows: bool, finds_groups: bool, advises: bool
         yield f"{used}{' (report_cut = TRUE estimates the rest)' * advises}"
     if rows is not None and plain and all(p.adds is not None for p in plain):
         many = f"{rows:,} row{'s' if rows > 1 else ''}"
-        yield f"one {unit} adds to a sum at most what {many} at the bounds add{'s' if rows == 1 else ''}{where}"
+        yield f"one {unit} adds at most as much to a sum as {many} at the bounds{where}"
 
 
 def _say_clamp(clip: ClippedValue) -> str:
@@ -290,7 +290,7 @@ def describe_caps(exact: Exact, groups: int) -> Iterator[str]:
     if change is not None:
         yield (
             f"The cap that would help most: try {change.option}, which has {1 / change.factor:.2g} times the noise; "
-            f"{change.loses}. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out."
+            f"{change.loses}. OPTIONS (report_cut = TRUE) estimates how many rows the caps leave out."
         )
 
 
@@ -323,7 +323,7 @@ def _say_product(exact: Exact) -> str:
 
 
 def _say_parts(exact: Exact) -> str:
-    """Return how many rows the noise would be for without each of several caps; empty where one cap alone is in force."""
+    """Return how many rows the noise would cover without each of several caps; empty if only one cap is in force."""
     own = exact.caps
     found = []
     for name, cap in (("in_all", "max_rows"), ("per_group", "max_rows_per_group"), ("groups", "max_groups")):

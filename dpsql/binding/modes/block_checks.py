@@ -3,7 +3,8 @@
 Excluded is access to anything else: files, settings, clocks, random numbers. A query must return one row, and its tables must
 have one kind of privacy unit: otherwise one unit would be in two blocks.
 
-Only :mod:`dpsql.binding.modes.block_queries` uses it. It is apart because privacy rests on it: it is read on its own.
+Only :mod:`dpsql.binding.modes.block_queries` uses it. It is a separate module because privacy depends on it, so that it can be
+reviewed alone.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class ThresholdDeclaration(Declaration):
             f"Open the threshold {self.name}: successive statistics are compared with {float(self.threshold):g}, by {kind} "
             f"that is kept in memory (ε={whole:g}, at most {self.max_hits} hit{'s' if self.max_hits > 1 else ''}).",
             f"At {confidence:.0%}, a comparison is right if the statistic is farther from the threshold than "
-            f"{noise.reach(confidence, 1):.4g} times what one privacy unit may move it by.",
+            f"{noise.reach(confidence, 1):.4g} times the most that one privacy unit can move it.",
             "CLOSE, the last hit or the end of the session settles the charge: unused hits are refunded "
             + ("under any accountant." if self.refresh else "under basic composition."),
             *((fresh,) if self.answers else ()),

@@ -92,7 +92,9 @@ def _edited(asked: AggregateCall, statistic_on: Callable[[grids.Grid], EditedSta
             exact.budgeted,
         )
 
-    said = f"{statistic.describe()}, of {asked.source()} held to [{float(low):g}, {float(high):g}] ({origin})"
+    said = (
+        f"{statistic.describe()}, of {asked.source()} clamped to [{float(low):g}, {float(high):g}] ({origin})"
+    )
     return asked.make("DOUBLE", said, part=part, intervals=False)
 
 

@@ -114,7 +114,7 @@ class SyntheticBlock(NoisyBlock):
         if found is None or found.size is None or found.size > MAX_COLUMN_VALUES:
             what = f"the values of {to_sql(place)} are not public, and synthetic rows would show them."
             if found is not None and found.size is not None:
-                what = f"{to_sql(place)} has {found.size:,} public values, and {MAX_COLUMN_VALUES:,} are the most here."
+                what = f"{to_sql(place)} has {found.size:,} public values; the limit here is {MAX_COLUMN_VALUES:,}."
             raise privacy_error(place, what, _advise_on_values(to_sql(place), typed))
         return found
 
@@ -124,7 +124,7 @@ class SyntheticBlock(NoisyBlock):
             return
         groups = self.options.get("max_groups_contributed", self.bound.max_groups)
         if each is None or groups is None:
-            what = f"nothing bounds how many rows of {self.bound.subject} one privacy unit has."
+            what = f"{self.bound.subject} needs a limit on the rows of one privacy unit."
             hint = "write OPTIONS (max_rows_contributed = 1), or ask the owner for max_rows."
             raise privacy_error(self.options.mode_node, what, hint, around=self.select.expressions[0])
 

@@ -181,7 +181,7 @@ def _sum(call: Call, names: RowNames) -> ScorePart:
     low, high = bounds.low, bounds.high
     if limit is not None:
         if not limit.type.numeric:
-            raise bind_error(clip, f"LEAST meets {typed.type.sql} with {limit.type.sql}.")
+            raise bind_error(clip, f"LEAST combines {typed.type.sql} with {limit.type.sql}.")
         ends = limit.bounds or Bounds()
         low = low if low is None or ends.low is None else min(low, ends.low)
         high = ends.high if high is None else high if ends.high is None else min(high, ends.high)
@@ -676,10 +676,10 @@ def _refusal(node: exp.Expr) -> tuple[str, str]:
     """Return why the sensitivity of an expression is unknown, and a hint."""
     inner = [node.this, node.args.get("expression")]
     if isinstance(node, exp.Mul) or (isinstance(node, exp.Pow) and _is_private(node.this)):
-        what = "the sensitivity of a product of private numbers can't be derived: one row may move it by any distance."
+        what = "the sensitivity of a product of private numbers can't be derived: one row may move it by any amount."
         return what, "take the lesser of the two, their sum or their distance, times a public number."
     if isinstance(node, exp.Div) and isinstance(inner[1], exp.Expr) and _is_private(inner[1]):
-        what = "the sensitivity of a quotient of private numbers can't be derived: one row may move it by any distance."
+        what = "the sensitivity of a quotient of private numbers can't be derived: one row may move it by any amount."
         hint = "compare it with a public number instead: the distance of one from that many times the other."
         return what, hint
     return "the sensitivity of this statistic can't be derived.", _KNOWN

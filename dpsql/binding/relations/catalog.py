@@ -467,7 +467,7 @@ class Catalog:
         return exp.EQ(this=column(start, holder), expression=column(_KEY, _hop(place)))
 
     def name_public_tables(self, query: exp.Expr) -> None:
-        """Write the public tables of an exact query by the policy's names, in place, as the finisher knows them."""
+        """Write the public tables of an exact query by the policy's names, in place, which the finisher uses."""
         public = [table for table in self.policy.tables.values() if table.public]
         names = {to_sql(self._named(table, _BASE)): table.name for table in public}
         for node in list(query.find_all(exp.Table)):

@@ -479,7 +479,7 @@ class Grouped:
             if self.names.known(own) is same:
                 return replace(typed, node=rel.column(name, "g"), constant=False)
         hint = f"write AVG({to_sql(node)})."
-        raise bind_error(node, f"{node.name} must be a group or stand inside an aggregate.", hint)
+        raise bind_error(node, f"{node.name} must be a group or be inside an aggregate.", hint)
 
     def total(self, node: exp.Expr) -> Typed:
         """Return an expression above the aggregation that can't fail."""

@@ -85,7 +85,7 @@ def bind_from(
         return relations[id(node)] or binder.lend(node, env)
 
     if views := select.args.get("laterals"):
-        raise privacy_error(views[0], "LATERAL VIEW is not known here.", LATERAL_HINT)
+        raise privacy_error(views[0], "LATERAL VIEW is not supported here.", LATERAL_HINT)
     from_ = select.args["from_"]
     first = resolve(from_.this)
     bound = From([first], first.source, unit=first.unit, row_level=first.row_level, unmatched=first.unmatched)

@@ -82,7 +82,7 @@ _HINT = "ask for fewer numbers, or read fewer named queries twice; keep an answe
 def refuse_size(size: int, most: int, place: exp.Expr | None = None) -> None:
     """Raise BindError if a plan is too large."""
     if size > most:
-        what = f"the statement's exact SQL would have {size:,} characters, and {most:,} are the most."
+        what = f"the statement's exact SQL would have {size:,} characters; the limit is {most:,}."
         raise bind_error(place, what, _HINT)
 
 
@@ -97,7 +97,7 @@ def refuse_cell(sizes: Sequence[int], place: Span) -> None:
     if size > max([MAX_CELL_SIZE, *sizes]):  # a single statement has other limits
         what = f"the statements up to here count as {size:,} characters of exact SQL together"
         hint = f"run them in several cells; each counts as {SMALL_STATEMENT} or more."
-        raise BindError(f"{what}, and {MAX_CELL_SIZE:,} are the most.", span=place, hint=hint)
+        raise BindError(f"{what}; the limit is {MAX_CELL_SIZE:,}.", span=place, hint=hint)
 
 
 def refuse_repeated_names(nodes: Iterable[exp.Expr]) -> None:
@@ -133,14 +133,14 @@ def refuse_rows(bound: From, place: exp.Expr) -> None:
 def refuse_keys(count: int, place: exp.Expr) -> None:
     """Raise BindError if a GROUP BY has too many keys."""
     if count > MAX_GROUP_KEYS:
-        what = f"{MAX_GROUP_KEYS} keys are the most that a GROUP BY may have."
+        what = f"a GROUP BY may have at most {MAX_GROUP_KEYS} keys."
         raise bind_error(place, what, "group by fewer, or release the answer in several statements.")
 
 
 def refuse_joined(joined: int, place: exp.Expr) -> None:
     """Raise BindError if a FROM joins too many relations."""
     if joined > MAX_JOINED_RELATIONS:
-        what = f"{joined} relations meet in this FROM, and {MAX_JOINED_RELATIONS} are the most."
+        what = f"{joined} relations meet in this FROM; the limit is {MAX_JOINED_RELATIONS}."
         raise bind_error(
             place, what, "join the public ones in a statement before, and keep its answer under a name."
         )
@@ -282,8 +282,8 @@ class WrittenTexts:
     def _refuse_other(self, what: str, hint: str, span: Span | None) -> None:
         size = self._weigh(self.joining)
         if size > MAX_WRITTEN_SIZE:
-            told = f"with the rest they take as long as {size:,} characters of exact SQL, and {MAX_WRITTEN_SIZE:,}"
-            raise BindError(f"{what}: {told} are the most.", span=span, hint=hint)
+            told = f"with the rest they take as long as {size:,} characters of exact SQL"
+            raise BindError(f"{what}: {told}; the limit is {MAX_WRITTEN_SIZE:,}.", span=span, hint=hint)
 
     @property
     def size(self) -> int:
@@ -302,8 +302,8 @@ class WrittenTexts:
             size = self._weigh(self.joining)
             if size > MAX_WRITTEN_SIZE:
                 what = (
-                    f"the statement's exact queries would take the engine as long as {size:,} characters of SQL, and "
-                    f"{MAX_WRITTEN_SIZE:,} are the most; up to {self.joined} relations meet in one of them."
+                    f"the statement's exact queries would take the engine as long as {size:,} characters of SQL; the "
+                    f"limit is {MAX_WRITTEN_SIZE:,}. Up to {self.joined} relations meet in one of them."
                 )
                 hint = "join the public ones in a statement before, and keep its answer under a name; or ask for fewer numbers."
                 raise bind_error(None, what, hint)
@@ -340,7 +340,7 @@ def write_public(query: exp.Expr) -> str:
     if len(text) > MAX_PUBLIC_SIZE:
         what = f"the SQL above the private part would have {len(text):,} characters with its intervals"
         hint = "ask for fewer columns, or keep an answer under a name, and go on with it."
-        raise bind_error(None, f"{what}, and {MAX_PUBLIC_SIZE:,} are the most.", hint)
+        raise bind_error(None, f"{what}; the limit is {MAX_PUBLIC_SIZE:,}.", hint)
     return text
 
 
@@ -351,7 +351,7 @@ def refuse_public_joins(query: exp.Expr) -> None:
         most = math.isqrt(math.isqrt(MAX_WRITTEN_SIZE * JOINING_PER_CHARACTER))
         what = f"up to {joined} relations meet above the private part; a subquery in place of a value counts twice"
         hint = "join instead of reading single values by subqueries, or keep an answer under a name and query that."
-        raise bind_error(None, f"{what}: {most} are about the most.", hint)
+        raise bind_error(None, f"{what}; the limit is about {most}.", hint)
 
 
 _MET = re.compile(r"\b(?:JOIN|UNNEST|LATERAL|UNION|EXCEPT|INTERSECT)\b|\((?:SELECT|WITH|VALUES)\b")

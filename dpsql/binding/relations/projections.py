@@ -446,7 +446,7 @@ def combine(
     """
     word = tree.key.upper()
     if tree.args.get("by_name"):
-        what = "BY NAME is not known over private rows."
+        what = "BY NAME is not supported over private rows."
         word = word if tree.args.get("distinct") else f"{word} ALL"
         raise privacy_error(
             tree.left, what, f"write {word} instead of {word} BY NAME: columns meet by their places."
@@ -619,7 +619,7 @@ def _pivot(binder: Binder, item: exp.Expr, pivot: exp.Expr, relation: rel.Relati
     aggregates = pivot.expressions
     size = math.prod(map(len, values)) * len(aggregates)
     if size > MAX_PIVOTED:
-        what = f"this PIVOT makes {size:,} columns, and {MAX_PIVOTED} are the most."
+        what = f"this PIVOT makes {size:,} columns; the limit is {MAX_PIVOTED}."
         raise bind_error(pivot, what, "group by the column as well, and pivot the answer.", around=item)
     keys = _keys(pivot, relation, item)
     made = exp.Select(expressions=[key.copy() for key in keys]).from_(item.copy(), copy=False)

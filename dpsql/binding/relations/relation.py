@@ -426,7 +426,7 @@ class Names:
         names = [f.name for a, f in self.fields() if not table or fold(a) == table]
         names += [name for r in self.relations if not table or fold(r.alias) == table for name in r.unread]
         quoted = isinstance(node.this, exp.Identifier) and node.this.quoted and not table
-        text = f"text stands in single quotes: write '{node.name}'."
+        text = f"text needs single quotes: write '{node.name}'."
         compared = isinstance(node.parent, exp.EQ | exp.NEQ) and node.arg_key == "expression" and not table
         unquoted = compared and find_nearest(node.name, names) is None
         hint = text if quoted or unquoted else did_you_mean(node.name, names, quote_where_needed)

@@ -212,7 +212,7 @@ class Windows:
         self.steps = None
         if type(function) not in (_KNOWN if where is None else MOVING_CLASSES):
             what = name_called(function) if isinstance(function, exp.Func) else "this window function"
-            what = f"{what} is not known over private rows."
+            what = f"{what} is not supported over private rows."
             raise privacy_error(window, what, f"those of one unit take {WINDOW_FUNCTIONS}.")
         typed = self._call(function, function.sql_name().lower())
         node: exp.Expr = exp.IgnoreNulls(this=typed.node) if skips else typed.node
@@ -435,7 +435,7 @@ def _frame(window: exp.Window, by_place: bool) -> exp.WindowSpec | None:
     fits = counted if kind == "ROWS" else not by_place and (timed or cut or (kind == "GROUPS" and counted))
     if not known or not fits:
         hint = "write ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW, or whole numbers of rows."
-        raise privacy_error(window, "such a frame is not known over private rows.", hint)
+        raise privacy_error(window, "such a frame is not supported over private rows.", hint)
     for key in ("start", "end"):
         if isinstance(spec.args.get(key), exp.Interval):
             spec.set(key, _read_distance(spec.args[key]))

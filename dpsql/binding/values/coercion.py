@@ -172,7 +172,7 @@ def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonTyp
         kinds = {typed.type.kind for typed in known}
     if kinds <= {*NUMBER_KINDS}:
         if _unclear(known):
-            message = f"{what} meets UHUGEINT with signed integers, and no type holds both."
+            message = f"{what} combines UHUGEINT with signed integers, and no type holds both."
             hint = "cast one of the two to HUGEINT."
             raise bind_error(given[0].place, message, hint, around=given[-1].place)
         kind, plain = find_common_number(known), find_common_number(known, shown=True)
@@ -269,7 +269,7 @@ def _refuse_zones(known: Sequence[Typed], what: str) -> None:
         place = zones[second].place
         shown = "the column" if place is None else to_sql(place)
         hint = f"write {shown} AT TIME ZONE '{first}', for the local time there."
-        raise bind_error(place, f"{what} meets local times of {first} with local times of {second}.", hint)
+        raise bind_error(place, f"{what} combines local times of {first} with local times of {second}.", hint)
 
 
 def _as_moment(typed: Typed, known: Sequence[Typed], what: str) -> exp.Expr:
@@ -279,7 +279,7 @@ def _as_moment(typed: Typed, known: Sequence[Typed], what: str) -> exp.Expr:
         return moment
     shown = "it" if typed.place is None else to_sql(typed.place)
     if typed.type.zone:
-        message = f"{what} meets a moment with local times of {typed.type.zone} whose moments are not known any more."
+        message = f"{what} combines a moment with local times of {typed.type.zone} whose moments are no longer known."
         hint = "compare it with a local time, such as '2024-03-01 12:00:00'."
         raise bind_error(typed.place, message, hint)
     column = next((t.place for t in known if t.type.kind == "MOMENT" and t.place is not None), None)
@@ -290,7 +290,7 @@ def _as_moment(typed: Typed, known: Sequence[Typed], what: str) -> exp.Expr:
         hint = f"write (TRY_CAST({shown} AS TIMESTAMP) AT TIME ZONE 'UTC')."
     else:
         hint = f"write {'ts' if column is None else to_sql(column)} AT TIME ZONE 'UTC', or another zone."
-    raise bind_error(typed.place, f"{what} meets a TIMESTAMP WITH TIME ZONE with a local time.", hint)
+    raise bind_error(typed.place, f"{what} combines a TIMESTAMP WITH TIME ZONE with a local time.", hint)
 
 
 def read_in_utc(left: Typed, right: Typed) -> tuple[Typed, Typed]:
@@ -443,7 +443,7 @@ def _as(typed: Typed, wanted: Type, what: str) -> exp.Expr:
         if not isinstance(typed.node, exp.Literal):
             shown = "it" if typed.place is None else to_sql(typed.place)
             hint = f"write TRY_CAST({shown} AS {wanted.sql})."
-            raise bind_error(typed.place, f"{what} meets text with a {wanted.sql}.", hint)
+            raise bind_error(typed.place, f"{what} combines text with a {wanted.sql}.", hint)
         return _read_moment(typed.node, wanted, typed.place)
     # A date at the end of the calendar is no timestamp.
     return make_cast(typed.node, wanted, trying=True)
@@ -474,7 +474,7 @@ def _read_moment(text: exp.Expr, wanted: Type, place: exp.Expr | None) -> exp.Ex
         if wanted.kind == "DATE" and (dotted := _DOTTED.fullmatch(text.name.strip())):
             hint = "write '{2}-{1:0>2}-{0:0>2}'.".format(*dotted.groups())
     state = "22P02" if wanted.kind == "UUID" else "22007"
-    raise bind_error(place, f"'{clip(text.name)}' is no {wanted.sql}.", hint, sqlstate=state)
+    raise bind_error(place, f"'{clip(text.name)}' is not a valid {wanted.sql}.", hint, sqlstate=state)
 
 
 def _date(text: str) -> str:
@@ -542,7 +542,7 @@ def _mismatch(known: Sequence[Typed], what: str) -> BindError:
         hint = f"write {found}."
     elif both == {"TEXT", "INTERVAL"} and (text := next((t for t in known if _is_text(t)), None)) is not None:
         hint, place = f"write INTERVAL {to_sql(text.node)}.", text.place
-        return bind_error(place, f"{what} meets {first.sql} with {other.sql}.", hint)
+        return bind_error(place, f"{what} combines {first.sql} with {other.sql}.", hint)
     elif "STRUCT" in both:
         hint = "compare a field of the struct, as in s.field."
     else:
@@ -550,7 +550,7 @@ def _mismatch(known: Sequence[Typed], what: str) -> BindError:
     if what == "CASE" and "TEXT" in both:
         hint = "write results of one type, such as '1' in quotes among texts."
     parent = None if place is None else place.parent
-    what = f"{what} meets {first.sql} with {other.sql}."
+    what = f"{what} combines {first.sql} with {other.sql}."
     return bind_error(parent, what, hint, around=place, sqlstate=state)
 
 
@@ -635,14 +635,16 @@ def bind_cast(node: exp.Expr, bind: Bind) -> Typed:
     kind, part = Type.parse(written), node.this.unnest()
     if _is_bytes(node) and _list_compared(node):
         if _BYTES.fullmatch(node.this.name) is None:
-            raise bind_error(node, f"'{clip(node.this.name)}' is no BLOB.", "write '\\xAB' for a byte.")
+            raise bind_error(
+                node, f"'{clip(node.this.name)}' is not a valid BLOB.", "write '\\xAB' for a byte."
+            )
         return Typed(make_cast(exp.Literal.string(node.this.name), BLOB), BLOB, None, True, nullable=False)
     if isinstance(part, exp.JSONExtract) and kind != TEXT:  # a text of JSON is cast without its quotes
         inner = bind(exp.JSONExtractScalar(**part.copy().args))
     else:
         inner = bind(node.this)
     if kind.kind == "OTHER" or kind.sql.startswith("TIMESTAMP_") or written.upper().startswith("ENUM"):
-        what = f"a cast to {written} is not known here."
+        what = f"a cast to {written} is not supported here."
         hint = "cast to BIGINT, DOUBLE, DECIMAL(18,2), VARCHAR, BOOLEAN, DATE, TIME, TIMESTAMP or UUID."
         raise privacy_error(node, what, hint)
     if inner.type.kind == "NULL":
@@ -672,7 +674,9 @@ def _bind_moment(inner: Typed, node: exp.Expr) -> Typed:
             local = f"{inner.node.name.strip()}{'' if ':' in inner.node.name else ' 00:00:00'}"
             hint = f"write TIMESTAMPTZ '{local}+00' for UTC."
             raise bind_error(node, "a moment has an offset from UTC.", hint)
-        raise bind_error(node, f"'{clip(inner.node.name)}' is no moment.", "write '2024-03-01 12:00:00+00'.")
+        raise bind_error(
+            node, f"'{clip(inner.node.name)}' is not a valid moment.", "write '2024-03-01 12:00:00+00'."
+        )
     shown = to_sql(node.this)
     local = shown if inner.type.kind == "TIMESTAMP" else f"TRY_CAST({shown} AS TIMESTAMP)"
     what = f"a cast of {inner.type.sql} to TIMESTAMP WITH TIME ZONE needs a time zone."
@@ -691,7 +695,7 @@ def refuse_order(values: Sequence[Typed], place: exp.Expr) -> None:
     if find_common_order(values) is not None:
         raise bind_error(
             place,
-            "the order of an ENUM's labels is not known over private rows, which have its labels as texts.",
+            "the order of an ENUM's labels is not supported over private rows, which have its labels as texts.",
             "write the order out, as in CASE x WHEN 'low' THEN 1 WHEN 'high' THEN 2 END, or cast it to VARCHAR "
             "for the order of texts.",
         )
@@ -782,7 +786,7 @@ def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
             return Typed(make_cast(place.copy(), kind, True), kind, bounds, True, nullable=True)
     hint = _advise_on_infinity(node, written) if kind.kind == "DOUBLE" else None
     shown = node if hint is None else above_parentheses(node)[1]
-    what = f"'{clip(written)}' is no {kind.sql}{'' if hint is None else ' here'}."
+    what = f"'{clip(written)}' is not a valid {kind.sql}{'' if hint is None else ' here'}."
     raise bind_error(shown, what, hint, around=node, sqlstate="22P02")
 
 

@@ -361,7 +361,7 @@ def _check_values(kind: Type, values: Sequence[Value], where: str, find_unread: 
     ]
     wrong += texts if kind.kind == "BOOLEAN" else find_unread(texts, kind.sql) if texts else ()
     if wrong:
-        what = f"{clip(str(wrong[0]))!r}, of the values of {where}, is no {kind.sql}."
+        what = f"{clip(str(wrong[0]))!r}, of the values of {where}, is not a valid {kind.sql}."
         raise PolicyError(what, hint=f"values = {_EXAMPLES[kind.kind]}")
 
 
@@ -477,7 +477,7 @@ def count_written(name: str, length: int, node: exp.Expr, weight: int = 1) -> in
         PrivacyError: the text, or all texts of the statement together, could be too long.
     """
     if length > MAX_TEXT:
-        what = f"{name} could make {length:,} characters of one row, and {MAX_TEXT:,} is the most."
+        what = f"{name} could make {length:,} characters of one row; the limit is {MAX_TEXT:,}."
         raise privacy_error(node, what, LENGTH_HINT)
     count_kept(name, length * weight, node)
     return length
@@ -504,9 +504,7 @@ def limit_steps(name: str, steps: int, node: exp.Expr, hint: str = LENGTH_HINT) 
     """Raise PrivacyError if a function could take more than :data:`MAX_STEPS` for one row."""
     steps *= _repeats.get()
     if steps > MAX_STEPS:
-        what = (
-            f"{name} could take about {_short(steps)} steps for one row, and {_short(MAX_STEPS)} is the most."
-        )
+        what = f"{name} could take about {_short(steps)} steps for one row; the limit is {_short(MAX_STEPS)}."
         raise privacy_error(node, what, hint)
 
 

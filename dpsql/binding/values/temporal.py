@@ -183,7 +183,7 @@ def _take_moment(typed: Typed) -> Typed:
     if not typed.type.zone:
         return typed
     if typed.moment is None:
-        what = f"the moments of these local times of {typed.type.zone} are not known any more."
+        what = f"the moments of these local times of {typed.type.zone} are no longer known."
         hint = "compute it from the table's column, before other steps."
         raise bind_error(typed.place, what, hint)
     bounds = None if typed.bounds is None else typed.bounds + Bounds(-_FARTHEST, _FARTHEST)
@@ -212,7 +212,7 @@ def bind_unix_time(node: exp.Expr, bind: Bind) -> Typed:
     digits = "" if scale is None else scale.name
     name = {"": "to_timestamp", "3": "epoch_ms", "6": "make_timestamp"}.get(digits)
     if name is None:
-        raise privacy_error(node, "this function is not known here.", "write to_timestamp(seconds).")
+        raise privacy_error(node, "this function is not supported here.", "write to_timestamp(seconds).")
     inner = bind(node.this)
     if name == "epoch_ms" and inner.type.kind in _TIMED:
         inner = _take_moment(inner)

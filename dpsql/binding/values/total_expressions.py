@@ -314,7 +314,7 @@ def _expression(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:
         piece = _PIECE.match(text, at)
         if piece is None:
             what = f"the pattern can't be read at character {at + 1}."
-            hint = "look-around and back-references are not known; write \\( for a bracket itself."
+            hint = "look-around and back-references are not supported; write \\( for a bracket itself."
             raise bind_error(place, what, hint)
         for number in re.findall(r"^\{(\d+)(?:,(\d*))?\}", piece[0]):
             repeats += max(int(n or 0) for n in number)

@@ -422,10 +422,10 @@ def _held(y: str, low: int, high: int) -> str:
 class UnitTotal:
     """One exact integer per group: the total of a unit's rows in it, clamped to ``[low, high]``.
 
-    ``value`` None counts rows; else the rows that have it, or (``adds``) its sum, each less ``less``. With ``rows``, it is
-    weighed instead: each of a unit's n rows that have the value weighs ``min(1, rows / n)``, in parts of ``scale``, a power of
-    two, rounded down. Such a total may be too wide for 64 bits, so it is two: of wholes, and of what is left of each unit's
-    below one (:attr:`columns`).
+    Without a ``value`` it counts rows; else it counts the rows with the value or, with ``adds``, adds the value less ``less``.
+    With ``rows``, it is weighed instead: each of a unit's n rows that have the value weighs ``min(1, rows / n)``, in parts of
+    ``scale``, a power of two, rounded down. Such a total may be too wide for 64 bits, so it is two: of wholes, and of what is
+    left of each unit's below one (:attr:`columns`).
     """
 
     name: str
@@ -462,8 +462,9 @@ class UnitTotal:
 class PackedAggregation(FastRoute[pa.Table]):
     """The totals of the plain query, computed from packed rows.
 
-    ``ranges`` returns one row: ``n``, ``u_low``, ``u_high``, by key of any route its least and greatest (for coded groups 0 and
-    the last code), and ``listed``, the number of public groups. Without keys there is one route, whose totals are the answer.
+    ``ranges`` returns one row: ``n``, ``u_low``, ``u_high``, the least and the greatest value of each key (for coded groups 0
+    and the last code), and ``listed``, the number of public groups. Without keys there is one route, whose totals are the
+    answer.
     """
 
     ranges: str

@@ -495,7 +495,7 @@ class Iqr(RankedItem):
             how = "a base, which a noisy count of the rows chooses so that smooth data pass in 99 of 100 runs"
             within = f"within a factor that depends on the rows: {factors} ({confidence:.0%})"
         return (
-            f"{self.name}: proposed is that one unit changes the interquartile range by less than a factor "
+            f"{self.name}: the proposal is that one unit changes the interquartile range by less than a factor "
             f"of {how}; {self.test.sentence()}.",
             f"{self.name}: then the range is released times the base to the power of noise, {within}. "
             f"A range of 0 is released as 0. {held}",
@@ -746,7 +746,7 @@ class _Proposed(NoisyItem):
         bound = hold_to_doubles(self.bound * self.step)
         width = hold_to_doubles(self.step) * self.noise.half_width(confidence)
         return (
-            f"{self.name}: proposed is that one unit moves {self._answer} by at most {bound:.6g}; "
+            f"{self.name}: the proposal is that one unit moves {self._answer} by at most {bound:.6g}; "
             f"{self.test.describe_proposal()}.",
             f"{self.name}: then {self._answer} is released with noise, within ±{width:.4g} at {confidence:.0%}.",
         )

@@ -384,15 +384,15 @@ class Trimmed(RankedItem):
         if self.proposed is not None:
             bound = hold_to_doubles(self.proposed / self.steps**self.power)
             return (
-                f"{self.name}: proposed is that one unit moves {middle} of the values by at most {bound:.6g}; "
+                f"{self.name}: the proposal is that one unit moves {middle} of the values by at most {bound:.6g}; "
                 f"{self.test.describe_proposal()}.",
                 f"{self.name}: then it is released with noise, within ±{bound * width:.4g} at {confidence:.0%}{root}.{held}",
             )
         return (
-            f"{self.name}: {middle} of the values. Twice it is tested whether the order of magnitude of how "
-            "far one unit can move it is stable, in bins that lie half a bin apart, and NULL is given where neither is; "
-            f"{self.test.sentence()}. That takes some {needed:,} rows, or more.",
-            f"{self.name}: then it is released with noise, within ±{width:.3g} to ±{4 * width:.3g} times the farthest that one "
+            f"{self.name}: {middle} of the values. Two tests, with bins half a bin apart, check whether the "
+            "order of magnitude of one unit's effect on it is stable; if neither passes, it is NULL; "
+            f"{self.test.sentence()}. That takes about {needed:,} rows or more.",
+            f"{self.name}: then it is released with noise, within ±{width:.3g} to ±{4 * width:.3g} times the most that one "
             f"unit can move it, at {confidence:.0%}{root}.{held}",
         )
 

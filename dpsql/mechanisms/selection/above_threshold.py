@@ -113,7 +113,7 @@ class ThresholdNoise:
     asked_again: int = 0
 
     def with_gaussian(self, delta: Fraction) -> ThresholdNoise:
-        """Return it with a Gaussian threshold: ``(epsilon1, delta)`` for all threshold noises together; with delta 0, itself."""
+        """Return this noise with a Gaussian threshold: ``(epsilon1, delta)`` for all threshold noises (delta 0: itself)."""
         if not delta:
             return self
         rounds = self.max_hits if self.refresh else 1

@@ -227,8 +227,8 @@ class ExponentialChoice(ScoredOperator):
             whose = "the first winner" if self._way.at_once and self.top > 1 else "the winner"
             said.append(
                 "Candidates differ in sensitivity, so scores compare them in units of their own (the generalised "
-                f"mechanism): with probability at least {confidence:.4g} {whose} is worth at least what any "
-                f"other candidate is, less {self._ahead(confidence):.4g} times what one unit moves that other."
+                f"mechanism): with probability at least {confidence:.4g} {whose}'s utility is at least that "
+                f"of any other candidate, less {self._ahead(confidence):.4g} times the most that one unit moves the other's."
             )
         else:
             said.append(
@@ -236,7 +236,9 @@ class ExponentialChoice(ScoredOperator):
                 f"{self.behind(confidence):.4g} of the best."
             )
             if self.monotone:
-                said.append("A unit more moves all utilities the same way, so half the noise is enough.")
+                said.append(
+                    "Adding a unit moves all utilities in one direction, so half the noise is enough."
+                )
         if self.answer is not None:
             share = float(self.answer[1])
             said.append(f"Each winner's utility is answered afresh, from a share of ε={share:g}.")

@@ -194,7 +194,7 @@ class BlockMean(Combiner):
         width = self.noise.half_width(confidence) * float(self.bounds.step) / (blocks - 2 * self.trim)
         kind = f"mean without the {self.trim} smallest and largest" if self.trim else "mean"
         return (
-            f"{self.name}: the {kind} of {blocks:,} block results held to {_shown(self.bounds)}, with noise within "
+            f"{self.name}: the {kind} of {blocks:,} block results clamped to {_shown(self.bounds)}, with noise within "
             f"±{width:.4g} at {confidence:.0%}.",
         )
 
@@ -280,7 +280,7 @@ class BlockMedian(Combiner):
     def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
         error = 2 / float(self.epsilon) * (math.log(self.bounds.points + 1) - math.log(1 - confidence))
         return (
-            f"{self.name}: the median of {blocks:,} block results held to {_shown(self.bounds)}, by the exponential "
+            f"{self.name}: the median of {blocks:,} block results clamped to {_shown(self.bounds)}, by the exponential "
             f"mechanism; off by at most {error:.1f} ranks of {blocks:,} at {confidence:.0%}.",
             *self._say_reach(blocks),
         )
@@ -340,7 +340,7 @@ class WinsorizedMean(Combiner):
         if self.trim is not None:
             limits = f"the {float(self.trim):.4g} and {float(1 - self.trim):.4g} quantiles"
         return (
-            f"{self.name}: the mean of {blocks:,} block results held to private limits inside {_shown(self.bounds)}: "
+            f"{self.name}: the mean of {blocks:,} block results clamped to private limits inside {_shown(self.bounds)}: "
             f"{limits}, found with ε/2; the noise uses the other half and fits those limits.",
         )
 
@@ -546,9 +546,9 @@ class ConsensusMean(Combiner):
         needed = _BLOCKS_PER_EDIT * self.test.needed(0.99)
         return (
             f"{self.name}: no bounds are declared: the mean of {blocks:,} block results without the {left:,} smallest and "
-            "largest, with noise for the order of magnitude of their spread. Twice it is tested whether that is stable, in "
-            f"bins that lie half a bin apart, and NULL is given where neither is; {self.test.sentence()}.",
-            f"{self.name}: results that spread like a bell pass from about {needed:,} blocks. The noise is within "
+            "largest, with noise for the order of magnitude of their spread. Two tests, with bins half "
+            f"a bin apart, check whether that is stable; if neither passes, it is NULL; {self.test.sentence()}.",
+            f"{self.name}: normally distributed results pass from about {needed:,} blocks. The noise is within "
             f"±{width:.3g} to ±{4 * width:.3g} of the distance between the results left "
             f"out, at {confidence:.0%}.",
         )

@@ -344,8 +344,8 @@ class SyntheticRows(base.Operator):
             lines.append(f"Then {of}, {how}, each with {self.measured.sentence(confidence)}.")
         if self.choice is not None:
             lines.append(
-                f"Each choice is by the exponential mechanism (ε={write_number(self.choice)}): the marginal that the model so "
-                f"far knows worst, by the L1 distance, which one privacy unit moves by {self.reach:,} at most."
+                f"Each choice is by the exponential mechanism (ε={write_number(self.choice)}): the marginal with the "
+                f"largest L1 distance from the model so far, which one privacy unit moves by at most {self.reach:,}."
             )
         lines.append(
             "A model is fitted to these noisy counts alone, and the rows are drawn from it: post-processing. ROWS gives "

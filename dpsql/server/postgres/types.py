@@ -463,7 +463,9 @@ def read_parameter(number: int, kind: int, form: int, data: bytes | None) -> Any
         return _read(kind, form, data)
     except (ValueError, ArithmeticError, struct.error, IndexError, OverflowError):
         state = BAD_BINARY if form else BAD_TEXT
-        raise BindError(f"${number} is no {known or 'text'}.", hint=_OWN_FORM, sqlstate=state) from None
+        raise BindError(
+            f"${number} is not a valid {known or 'text'}.", hint=_OWN_FORM, sqlstate=state
+        ) from None
 
 
 def needs_type(kind: int, data: bytes | None) -> bool:

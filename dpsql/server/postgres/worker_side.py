@@ -494,7 +494,7 @@ class PostgresSession:
         return _Asked(text, kinds, tuple(values), shown, fields, bool(given), tuple(parts))
 
     def _suggest_kinds(self, parts: Sequence[TextPart]) -> dict[int, int]:
-        """Return the types of a text's parameters by number, as far as their place tells them."""
+        """Return the types of a text's parameters by number, as far as they follow from their place."""
         found: dict[int, int] = {}
         for part in parts:
             if "$" in part.text:

@@ -5,7 +5,7 @@ Would cost ε=0.1; ε=10 of ε=10 left. Nothing has been spent and no private da
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id above 10 are left out. The count has discrete Laplace noise of scale 100 (ε=0.1); within ±300 with 0.95 probability.
 3. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
-4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) estimates how many rows the caps leave out.
 5. Small keys are summed in memory: same result, faster.
 
 Error that 0.95 of all answers stay within, at other epsilons:
@@ -18,9 +18,9 @@ SELECT WITH DP OPTIONS (epsilon = 1) ward, AVG(amount) AS mean FROM visits GROUP
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. Groups are public (declared by the policy): all of them appear; one patient_id counts in at most 3 of them.
-3. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. A total of differences from 250 with discrete Laplace noise of scale 5000 (ε=0.5); within ±18444.4 with 0.975 probability. Divided by a count with discrete Laplace noise of scale 20 (ε=0.5); within ±73.7776 with 0.975 probability.
+3. mean: average amount, clamped to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. A total of differences from 250 with discrete Laplace noise of scale 5000 (ε=0.5); within ±18444.4 with 0.975 probability. Divided by a count with discrete Laplace noise of scale 20 (ε=0.5); within ±73.7776 with 0.975 probability.
 4. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
-5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) estimates how many rows the caps leave out.
 6. Small keys are summed in memory: same result, faster.
 
 Error that 0.95 of all answers stay within, at other epsilons:
@@ -37,7 +37,7 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 2. Groups are private: each is shown by the number of its privacy units; one patient_id counts in at most 3 of them.
 3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id above 10 are left out. The count has discrete Laplace noise of scale 20 (ε=0.5); within ±60 with 0.95 probability.
 4. Caps: max_rows = 10, max_groups = 3. The noise is that of 10 rows of one patient_id, the least that they allow (10 in all).
-5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) estimates how many rows the caps leave out.
 6. Noise: AUTO takes Laplace noise: its expected error is 0.3 times that of Gaussian noise of ε=0.5, δ=5e-07.
 7. groups are selected by their number of units (optimal at Rényi order 41.6 for 3 groups of a unit together, ε=0.5, δ=1e-06): a group appears with probability 1.7e-07 from 1 unit, above one half from 61, above 0.999 from 99; smaller groups are left out
 
@@ -50,7 +50,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(bid) AS total FROM bids
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each row of bids is protected.
-2. total: add bid, held to [0, 10] (from the policy); one row moves this by at most 10 in all. The sum has discrete Laplace noise of scale 10 (ε=1); within ±29.96 with 0.95 probability.
+2. total: add bid, clamped to [0, 10] (from the policy); one row moves this by at most 10 in all. The sum has discrete Laplace noise of scale 10 (ε=1); within ±29.96 with 0.95 probability.
 
 Error that 0.95 of all answers stay within, at other epsilons:
            ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2     ε=5
@@ -62,9 +62,9 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') COUNT(*) 
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id above 10 are left out. The count has rounded Gaussian noise of deviation 59.746 (jointly ε=1, δ=1e-06); within ±117 with 0.95 probability.
-3. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in all; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. The sum has rounded Gaussian noise of deviation 29873 (jointly ε=1, δ=1e-06); within ±58550 with 0.95 probability.
+3. total: add amount, clamped to [0, 500] (from the policy); one patient_id moves this by at most 5000 in all; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. The sum has rounded Gaussian noise of deviation 29873 (jointly ε=1, δ=1e-06); within ±58550 with 0.95 probability.
 4. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
-5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) estimates how many rows the caps leave out.
 6. Gaussian noise is calibrated once for all of its numbers together (ε=1, δ=1e-06, by the analytic formula): each has noise for its own sensitivity to one patient_id.
 7. Small keys are summed in memory: same result, faster.
 
@@ -80,11 +80,11 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. Groups are private: each is shown by the number of its privacy units; one patient_id counts in at most 3 of them.
 3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id above 10 are left out. The count has rounded Gaussian noise of deviation 107.514 (jointly ε=0.8, δ=5e-07); within ±211 with 0.95 probability.
-4. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. The sum has rounded Gaussian noise of deviation 53756.9 (jointly ε=0.8, δ=5e-07); within ±105362 with 0.95 probability.
-5. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. A total of differences from 250 with rounded Gaussian noise of deviation 38011.9 (jointly ε=0.8, δ=5e-07); within ±85199.9 with 0.975 probability. Divided by a count with rounded Gaussian noise of deviation 152.047 (jointly ε=0.8, δ=5e-07); within ±340.8 with 0.975 probability.
-6. r: CORR from 6 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together.
+4. total: add amount, clamped to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. The sum has rounded Gaussian noise of deviation 53756.9 (jointly ε=0.8, δ=5e-07); within ±105362 with 0.95 probability.
+5. mean: average amount, clamped to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. A total of differences from 250 with rounded Gaussian noise of deviation 38011.9 (jointly ε=0.8, δ=5e-07); within ±85199.9 with 0.975 probability. Divided by a count with rounded Gaussian noise of deviation 152.047 (jointly ε=0.8, δ=5e-07); within ±340.8 with 0.975 probability.
+6. r: CORR from 6 noisy moments, age clamped to [0, 120] (from the policy) and amount clamped to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together.
 7. Caps: max_rows = 10, max_groups = 3. The noise is that of 10 rows of one patient_id, the least that they allow (10 in all).
-8. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+8. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) estimates how many rows the caps leave out.
 9. Noise: AUTO takes Gaussian noise of ε=0.8, δ=5e-07: its expected error is 0.935 times that of Laplace noise.
 10. groups are selected by their number of units (optimal at Rényi order 107 for 3 groups of a unit together, ε=0.2, δ=5e-07): a group appears with probability 8.3e-08 from 1 unit, above one half from 149, above 0.999 from 241; smaller groups are left out
 11. Gaussian noise is calibrated once for all of its numbers together (ε=0.8, δ=5e-07, by the analytic formula): each has noise for its own sensitivity to one patient_id.
@@ -111,7 +111,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id above 10 are left out. The count has discrete Laplace noise of scale 10 (ε=1); within ±30 with 0.95 probability.
 3. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
-4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) estimates how many rows the caps leave out.
 5. Noise: AUTO takes Laplace noise: only a delta in the statement's own OPTIONS allows Gaussian noise.
 6. Small keys are summed in memory: same result, faster.
 
@@ -122,13 +122,13 @@ Error that 0.95 of all answers stay within, at other epsilons:
 -- case: what caps and bounds cut
 SELECT WITH DP OPTIONS (epsilon = 1, report_cut = TRUE) ward, COUNT(*) AS n, SUM(amount) AS total FROM visits GROUP BY ward
 ----
-Would cost ε=1 (ε=0.1 of it tells what caps and bounds cut); ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+Would cost ε=1 (ε=0.1 of it pays for the report of cuts); ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. Groups are public (declared by the policy): all of them appear; one patient_id counts in at most 3 of them.
 3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id above 10 are left out. The count has discrete Laplace noise of scale 22.2222 (ε=0.45); within ±67 with 0.95 probability.
-4. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. The sum has discrete Laplace noise of scale 11111.1 (ε=0.45); within ±33285.9 with 0.95 probability.
+4. total: add amount, clamped to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. The sum has discrete Laplace noise of scale 11111.1 (ε=0.45); within ±33285.9 with 0.95 probability.
 5. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
-6. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+6. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) estimates how many rows the caps leave out.
 7. Notes report the rows that caps and bounds cut, for ε=0.1 of the whole: rows beyond 10 of one patient_id in all (±599); amount beyond [0, 500], added up (±300 000), with 0.95 probability. Rows, groups and values of one patient_id count up to the caps.
 
 Error that 0.95 of all answers stay within, at other epsilons:
@@ -147,9 +147,9 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(LEAST(amount, 100) - 10) AS total FROM 
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
-2. total: add LEAST(amount, 100) - 10, held to [-10, 90] (from the policy); one patient_id moves this by at most 900 in all; the excess of one patient_id's sum is left out. The sum has discrete Laplace noise of scale 900 (ε=1); within ±2696.16 with 0.95 probability.
+2. total: add LEAST(amount, 100) - 10, clamped to [-10, 90] (from the policy); one patient_id moves this by at most 900 in all; the excess of one patient_id's sum is left out. The sum has discrete Laplace noise of scale 900 (ε=1); within ±2696.16 with 0.95 probability.
 3. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
-4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) estimates how many rows the caps leave out.
 5. Small keys are summed in memory: same result, faster.
 
 Error that 0.95 of all answers stay within, at other epsilons:
@@ -162,9 +162,9 @@ EXPLAIN SELECT WITH DP OPTIONS (epsilon = 1) HISTOGRAM(ward) AS h, COVAR_POP(age
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. h: count the rows with ward in 3 bins (declared by the policy); all of them are shown. The count of each of 3 bins with discrete Laplace noise of scale 20 (ε=0.5); within ±60 with 0.95 probability.
-3. c: COVAR_POP from 4 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together.
+3. c: COVAR_POP from 4 noisy moments, age clamped to [0, 120] (from the policy) and amount clamped to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together.
 4. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
-5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) estimates how many rows the caps leave out.
 6. c: a sum of products with discrete Laplace noise of scale 1.2e+06 (ε=0.125); within ±5.25843e+06 with 0.9875 probability.
 7. c: a total of differences from 60 with discrete Laplace noise of scale 4800 (ε=0.125); within ±21033.7 with 0.9875 probability.
 8. c: a total of differences from 250 with discrete Laplace noise of scale 20000 (ε=0.125); within ±87640.5 with 0.9875 probability.
@@ -189,9 +189,9 @@ EXPLAIN SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed
 ----
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 1 row in all; rows whose patient_id is NULL count nowhere.
-2. old: proposed is that one unit moves the 0.9 quantile by at most 2; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can. Then the 0.9 quantile is released with noise, within ±35.95 at 95%.
-3. spread: proposed is that one unit moves the interquartile range by at most 5; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can. Then the interquartile range is released with noise, within ±89.87 at 95%.
-4. often: proposed is that one unit moves the most frequent value by at most 3; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can. Then the most frequent value is released with noise, within ±53.92 at 95%.
+2. old: the proposal is that one unit moves the 0.9 quantile by at most 2; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can. Then the 0.9 quantile is released with noise, within ±35.95 at 95%.
+3. spread: the proposal is that one unit moves the interquartile range by at most 5; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can. Then the interquartile range is released with noise, within ±89.87 at 95%.
+4. often: the proposal is that one unit moves the most frequent value by at most 3; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can. Then the most frequent value is released with noise, within ±53.92 at 95%.
 5. A test that fails gives NULL, and is charged like one that passes.
 ====
 -- case: a mean as accurate as asked
@@ -200,9 +200,9 @@ SELECT WITH DP OPTIONS (error = 100, epsilon = 1) COUNT(*) AS n, AVG(amount) AS 
 Would cost at most ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id above 10 are left out. ±100 at 0.95 confidence takes ε=0.29809. The count has discrete Laplace noise of scale 33.5469 (ε=0.29809); within ±100 with 0.95 probability.
-3. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. Noise is reduced step by step until every interval ends within 100 of its value, at 0.95 confidence, or ε=0.70191 is used up. Sums of ε are charged what was used, rules for many statements the stages that were begun.
+3. mean: average amount, clamped to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. Noise is reduced step by step until every interval ends within 100 of its value, at 0.95 confidence, or ε=0.70191 is used up. Accountants that sum ε charge what was used; others charge the stages that were begun.
 4. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
-5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+5. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) estimates how many rows the caps leave out.
 Mean absolute error: mean ±33.38.
 
 Error that 0.95 of all answers stay within, at other epsilons:
@@ -215,21 +215,21 @@ EXPLAIN SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, delta = 1e-6, bounds = AUTO,
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. The query runs on 600 blocks of privacy units.
 2. the query runs exactly on each of 600 blocks of privacy units, in one pass.
-3. a: no bounds are declared: the mean of 600 block results without the 150 smallest and largest, with noise for the order of magnitude of their spread. Twice it is tested whether that is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 34 units (50% of runs), 40 units (95% of runs), 45 units (99% of runs) away from another answer (with certainty from 69), and with probability at most 5e-07 where the answer is not stable. Results that spread like a bell pass from about 360 blocks. The noise is within ±0.0401 to ±0.16 of the distance between the results left out, at 95%.
+3. a: no bounds are declared: the mean of 600 block results without the 150 smallest and largest, with noise for the order of magnitude of their spread. Two tests, with bins half a bin apart, check whether that is stable; if neither passes, it is NULL; the test passes from 34 units (50% of runs), 40 units (95% of runs), 45 units (99% of runs) away from another answer (with certainty from 69), and with probability at most 5e-07 where the answer is not stable. Normally distributed results pass from about 360 blocks. The noise is within ±0.0401 to ±0.16 of the distance between the results left out, at 95%.
 ====
 -- case: STABLE: a spread, a trimmed mean, a median and a mode
 SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age) AS spread, TRIMMED_MEAN(age, 0.1) AS middle, MEDIAN(age), MODE(ward) FROM visits
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
-2. spread: the upper quartile less the lower one, of age held to [0, 120] (from the policy). k is at most 623.3, with 0.95 probability; no delta is needed, and it is never NULL.
-3. middle: the mean without the lowest and the highest 0.1 of the rows, of age held to [0, 120] (from the policy). k is at most 1122, with 0.95 probability; no delta is needed, and it is never NULL.
+2. spread: the upper quartile less the lower one, of age clamped to [0, 120] (from the policy). k is at most 623.3, with 0.95 probability; no delta is needed, and it is never NULL.
+3. middle: the mean without the lowest and the highest 0.1 of the rows, of age clamped to [0, 120] (from the policy). k is at most 1122, with 0.95 probability; no delta is needed, and it is never NULL.
 4. median(age): among 121 grid points, bounds from the policy. The value that 0.5 of the rows lie below, within 415.5 rows, with 0.95 probability. From 2723 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
 5. mode(ward): choose among the 3 public values of ward by how many rows have each. At most 163.8 rows behind the most frequent value, with 0.95 probability.
 6. Choose median(age) among 121 grid points by the exponential mechanism (ε=0.25).
 7. Each interval of median(age) is a choice of its own, which takes ε=0.0625 of this in each group.
-8. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
-9. Choose trimmed_mean(age, 0.1) (the mean without the lowest and the highest 0.1 of the rows) among 61441 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
+8. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is the number of rows to add or remove until the exact answer reaches it.
+9. Choose trimmed_mean(age, 0.1) (the mean without the lowest and the highest 0.1 of the rows) among 61441 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is the number of rows to add or remove until the exact answer reaches it.
 10. Choose mode(ward) among 3 public values by the exponential mechanism (ε=0.25).
 Mean absolute error (rows spread evenly between the bounds): spread ±4.8 of 1,000 rows, ±0.48 of 10,000, ±0.048 of 100,000; middle ±4.8 of 1,000 rows, ±0.48 of 10,000, ±0.048 of 100,000; median(age) ±6.4 of 1,000 rows, ±0.64 of 10,000, ±0.064 of 100,000.
 
@@ -246,8 +246,8 @@ SELECT WITH STABLE OPTIONS (mu = 0.5) IQR(age) AS spread FROM visits
 ----
 Would cost μ=0.5; μ=1 of μ=1 left. It uses 25% of the gdp rule. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
-2. spread: the upper quartile less the lower one, of age held to [0, 120] (from the policy). k is at most 194.8, with 0.95 probability; no delta is needed, and it is never NULL.
-3. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.800155): each weighs exp(-0.04001 k), where k is how many rows would have to come or go for the exact answer to reach it.
+2. spread: the upper quartile less the lower one, of age clamped to [0, 120] (from the policy). k is at most 194.8, with 0.95 probability; no delta is needed, and it is never NULL.
+3. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.800155): each weighs exp(-0.04001 k), where k is the number of rows to add or remove until the exact answer reaches it.
 Mean absolute error (rows spread evenly between the bounds): spread ±1.5 of 1,000 rows, ±0.15 of 10,000, ±0.015 of 100,000.
 
 Error that 0.95 of all answers stay within, at other mu:
@@ -259,7 +259,7 @@ DECLARE alarm ABOVE_THRESHOLD 2 * (SELECT 50) OPTIONS (epsilon = 1, max_hits = 3
 ----
 Would reserve ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Open the threshold alarm: successive statistics are compared with 100, by one noisy threshold that is kept in memory (ε=1, at most 3 hits).
-2. At 95%, a comparison is right if the statistic is farther from the threshold than 92.22 times what one privacy unit may move it by.
+2. At 95%, a comparison is right if the statistic is farther from the threshold than 92.22 times the most that one privacy unit can move it.
 3. CLOSE, the last hit or the end of the session settles the charge: unused hits are refunded under basic composition.
 4. Each hit has a fresh noisy answer; all answers share ε=0.5.
 ====
@@ -268,7 +268,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) VAR_POP(weight, contribution_bounds_per_row
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
-2. spread: VAR_POP of weight, held to bounds found privately.
+2. spread: VAR_POP of weight, clamped to bounds found privately.
 3. spread: find clipping bounds among 0 and the powers of two from 2^-30 to 2^64, for each sign, from noisy numbers of one row of each privacy unit between them (ε=0.15).
 4. spread: AUTO needs about 211 privacy units between one power of two and the next, with 95% probability: if neither sign has that many, the answer is NULL. Fewer rows that are far larger than all others may all be clipped.
 5. spread: a bound more than 8 times the largest value that occurs has a chance of at most 1.3e-10.
@@ -282,7 +282,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 2. q: weight among the 192513 points of a geometric grid. The value that 0.9 of the rows lie below, within 363.9 rows, with 0.95 probability. From 7894 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
 3. Choose quantile_cont(weight, 0.9) among 192513 grid points by the exponential mechanism (ε=1).
 4. Each interval of quantile_cont(weight, 0.9) is a choice of its own, which takes ε=0.25 of this in each group.
-5. The points lie a part 2^-10 of their size apart, up to 2^64 of either sign: no bounds are needed.
+5. The points are 2^-10 of their size apart, up to 2^64 of either sign: no bounds are needed.
 
 Error that 0.95 of all answers stay within, at other epsilons:
                 ε=0.1    ε=0.2    ε=0.5    [ε=1]    ε=2      ε=5
@@ -293,9 +293,9 @@ EXPLAIN SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed
 ----
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 1 row in all; rows whose patient_id is NULL count nowhere.
-2. a: the mean of the middle 90% of the values. Twice it is tested whether the order of magnitude of how far one unit can move it is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 103 units (50% of runs), 121 units (95% of runs), 134 units (99% of runs) away from another answer (with certainty from 206), and with probability at most 1.67e-07 where the answer is not stable. That takes some 2,680 rows, or more. Then it is released with noise, within ±35.9 to ±144 times the farthest that one unit can move it, at 95%. Values are clamped to 0 to 500.
-3. s: the variance of the middle 98% of the values. Twice it is tested whether the order of magnitude of how far one unit can move it is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 103 units (50% of runs), 121 units (95% of runs), 134 units (99% of runs) away from another answer (with certainty from 206), and with probability at most 1.67e-07 where the answer is not stable. That takes some 13,400 rows, or more. Then it is released with noise, within ±35.9 to ±144 times the farthest that one unit can move it, at 95%, and its square root shown. Values are clamped to 0 to 120.
-4. p: proposed is that one unit moves the mean of the middle 90% of the values by at most 0.5; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can. Then it is released with noise, within ±8.987 at 95%. Values are clamped to 0 to 120.
+2. a: the mean of the middle 90% of the values. Two tests, with bins half a bin apart, check whether the order of magnitude of one unit's effect on it is stable; if neither passes, it is NULL; the test passes from 103 units (50% of runs), 121 units (95% of runs), 134 units (99% of runs) away from another answer (with certainty from 206), and with probability at most 1.67e-07 where the answer is not stable. That takes about 2,680 rows or more. Then it is released with noise, within ±35.9 to ±144 times the most that one unit can move it, at 95%. Values are clamped to 0 to 500.
+3. s: the variance of the middle 98% of the values. Two tests, with bins half a bin apart, check whether the order of magnitude of one unit's effect on it is stable; if neither passes, it is NULL; the test passes from 103 units (50% of runs), 121 units (95% of runs), 134 units (99% of runs) away from another answer (with certainty from 206), and with probability at most 1.67e-07 where the answer is not stable. That takes about 13,400 rows or more. Then it is released with noise, within ±35.9 to ±144 times the most that one unit can move it, at 95%, and its square root shown. Values are clamped to 0 to 120.
+4. p: the proposal is that one unit moves the mean of the middle 90% of the values by at most 0.5; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can. Then it is released with noise, within ±8.987 at 95%. Values are clamped to 0 to 120.
 5. A test that fails gives NULL, and is charged like one that passes.
 ====
 -- case: the median of blocks and its interval
@@ -304,7 +304,7 @@ SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (-1, 1)) CORR(age, amount) 
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. The query runs on 128 blocks of privacy units.
 2. the query runs exactly on each of 128 blocks of privacy units, in one pass.
-3. r: the median of 128 block results held to [-1, 1], by the exponential mechanism; off by at most 37.6 ranks of 128 at 95%. The interval ends where about 11 of 128 results are outside, chosen with ε=0.25; it contains their median at the stated confidence.
+3. r: the median of 128 block results clamped to [-1, 1], by the exponential mechanism; off by at most 37.6 ranks of 128 at 95%. The interval ends where about 11 of 128 results are outside, chosen with ε=0.25; it contains their median at the stated confidence.
 4. CORR: numbers farther than 4,096 from 250 count as missing.
 ====
 -- case: too few blocks for an interval
@@ -313,7 +313,7 @@ SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 60, bounds = (-3, 3)) CORR(
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. The query runs on 60 blocks of privacy units.
 2. the query runs exactly on each of 60 blocks of privacy units, in one pass.
-3. r: the median of 60 block results held to [-3, 3], by the exponential mechanism; off by at most 28.2 ranks of 60 at 95%. 60 blocks are too few for an interval at this epsilon.
+3. r: the median of 60 block results clamped to [-3, 3], by the exponential mechanism; off by at most 28.2 ranks of 60 at 95%. 60 blocks are too few for an interval at this epsilon.
 4. CORR: numbers farther than 4,096 from 250 count as missing.
 ====
 -- case: a utility that is no sum
@@ -337,7 +337,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 2. The statistic of each candidate is exact, in one pass (several ranges); one patient_id moves it by at most 10, always the same way.
 3. Choose the best of 2 candidates by permute and flip (ε=1).
 4. With probability at least 0.95 the winner is within 36.89 of the best.
-5. A unit more moves all utilities the same way, so half the noise is enough.
+5. Adding a unit moves all utilities in one direction, so half the noise is enough.
 
 Error that 0.95 of all answers stay within, at other epsilons:
                        ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
@@ -351,7 +351,7 @@ Would cost μ=0.5; μ=1 of μ=1 left. It uses 25% of the gdp rule. Nothing has b
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id above 10 are left out. The count has rounded Gaussian noise of deviation 20 (μ=0.5); within ±39 with 0.95 probability.
 3. Caps: max_rows = 10. The noise is that of 10 rows of one patient_id.
-4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) tells about how many rows the caps leave out.
+4. The cap that would help most: try max_rows_contributed = 5, which has 0.5 times the noise; rows of one patient_id above 5 in all are left out. OPTIONS (report_cut = TRUE) estimates how many rows the caps leave out.
 5. Small keys are summed in memory: same result, faster.
 
 Error that 0.95 of all answers stay within, at other mu:
@@ -366,8 +366,8 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 1. Each patient_id in visits is protected; rows whose patient_id is NULL count nowhere.
 2. Groups are public (declared by the policy): all of them appear.
 3. n: count the rows; one patient_id moves this by at most 1 in one group, times the cap on its rows.
-4. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
-5. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.25): it climbs as long as more than about 8 units have rows above the cap.
+4. mean: average amount, clamped to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+5. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.25): the cap is raised as long as more than about 8 units have rows above the cap.
 6. With max_rows_contributed = 1: count_star(): the count has discrete Laplace noise of scale 2.66667 (ε=0.375); within ±8 with 0.95 probability.
 7. With max_rows_contributed = 1: avg(amount): a total of differences from 250 with discrete Laplace noise of scale 1333.33 (ε=0.1875); within ±4918.51 with 0.975 probability.
 8. With max_rows_contributed = 1: avg(amount): divided by a count with discrete Laplace noise of scale 5.33333 (ε=0.1875); within ±19.674 with 0.975 probability.
@@ -389,14 +389,14 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = AUTO) 
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected; rows whose patient_id is NULL count nowhere.
 2. Groups are private: each is shown by the number of its privacy units.
-3. max_groups_contributed is found privately among 1, 2, 4, 8, ..., 1024, by ABOVE_THRESHOLD (ε=0.0833333): it climbs as long as more than half of the units have groups above the cap.
+3. max_groups_contributed is found privately among 1, 2, 4, 8, ..., 1024, by ABOVE_THRESHOLD (ε=0.0833333): the cap is raised as long as more than half of the units have groups above the cap.
 4. With max_groups_contributed = 1: groups are selected by their number of units (optimal, ε=0.25, δ=5e-07): a group appears with probability 5e-07 from 1 unit, above one half from 51, above 0.999 from 76; smaller groups are left out
 5. Noise grows with max_groups_contributed.
 6. n: count the rows; one patient_id moves this by at most 1 in one group, times the cap on its rows.
 7. people: count the privacy units; one patient_id moves this by at most 1 in one group.
 8. Noise: AUTO takes Gaussian noise of ε=0.5, δ=5e-07: its expected error is 0.99 times that of Laplace noise.
-9. max_groups_contributed is found privately among 1, 2, 4, 8, ..., 1024, by ABOVE_THRESHOLD (ε=0.0833333): it climbs as long as more than about 4 units for each group have groups above the cap.
-10. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.0833333): it climbs as long as more than about 4 units for each group have rows above the cap.
+9. max_groups_contributed is found privately among 1, 2, 4, 8, ..., 1024, by ABOVE_THRESHOLD (ε=0.0833333): the cap is raised as long as more than about 4 units for each group have groups above the cap.
+10. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.0833333): the cap is raised as long as more than about 4 units for each group have rows above the cap.
 11. With max_rows_contributed = 1: Gaussian noise is calibrated once for all of its numbers together (ε=0.5, δ=5e-07, by the analytic formula): each has noise for its own sensitivity to one patient_id.
 12. With max_rows_contributed = 1: count_star(): the count has rounded Gaussian noise of deviation 11.8063 (jointly ε=0.5, δ=5e-07); within ±23 with 0.95 probability.
 13. With max_rows_contributed = 1: count(DISTINCT patient_id): the count has rounded Gaussian noise of deviation 11.8063 (jointly ε=0.5, δ=5e-07); within ±23 with 0.95 probability.
@@ -419,16 +419,16 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 1. Each patient_id in visits is protected; rows whose patient_id is NULL count nowhere.
 2. Groups are public (declared by the policy): all of them appear.
 3. count_star(): count the rows; one patient_id moves this by at most 1 in one group, times the cap on its rows.
-4. sum(amount): add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 500 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
-5. sum(age): add age, held to [0, 120] (from the policy); one patient_id moves this by at most 120 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
-6. sum(week): add week, held to [1, 53] (from the policy); one patient_id moves this by at most 53 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
-7. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
-8. avg(age): average age, held to [0, 120] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
-9. avg(week): average week, held to [1, 53] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
-10. var_pop(amount): VAR_POP of amount, held to [0, 500] (from the policy), from noisy moments; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
-11. var_pop(age): VAR_POP of age, held to [0, 120] (from the policy), from noisy moments; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+4. sum(amount): add amount, clamped to [0, 500] (from the policy); one patient_id moves this by at most 500 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+5. sum(age): add age, clamped to [0, 120] (from the policy); one patient_id moves this by at most 120 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+6. sum(week): add week, clamped to [1, 53] (from the policy); one patient_id moves this by at most 53 in one group, times the cap on its rows; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+7. avg(amount): average amount, clamped to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+8. avg(age): average age, clamped to [0, 120] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+9. avg(week): average week, clamped to [1, 53] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+10. var_pop(amount): VAR_POP of amount, clamped to [0, 500] (from the policy), from noisy moments; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
+11. var_pop(age): VAR_POP of age, clamped to [0, 120] (from the policy), from noisy moments; the rows of a privacy unit with more than the cap weigh less, and count as the cap together.
 12. Noise: AUTO takes Gaussian noise of ε=0.875, δ=1e-06: its expected error is 0.951 times that of Laplace noise.
-13. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.125): it climbs as long as more than about 31 units have rows above the cap.
+13. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.125): the cap is raised as long as more than about 31 units have rows above the cap.
 14. With max_rows_contributed = 1: Gaussian noise is calibrated once for all of its numbers together (ε=0.875, δ=1e-06, by the analytic formula): each has noise for its own sensitivity to one patient_id.
 15. With max_rows_contributed = 1: count_star(): the count has rounded Gaussian noise of deviation 14.3473 (jointly ε=0.875, δ=1e-06); within ±28 with 0.95 probability.
 16. With max_rows_contributed = 1: sum(amount): the sum has rounded Gaussian noise of deviation 7173.64 (jointly ε=0.875, δ=1e-06); within ±14060.1 with 0.95 probability.
@@ -475,5 +475,5 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 4. Noise: AUTO takes Gaussian noise of ε=0.9, δ=1e-06: its expected error is 0.943 times that of Laplace noise.
 5. First the counts of each of 4 columns alone, with rounded Gaussian noise of deviation 41.67 (jointly ε=0.9, δ=1e-06); within ±82 with 0.95 probability.
 6. Then 8 marginals of two or three columns, chosen among 10, one by one, each with rounded Gaussian noise of deviation 29.4651 (jointly ε=0.9, δ=1e-06); within ±58 with 0.95 probability.
-7. Each choice is by the exponential mechanism (ε=0.0125): the marginal that the model so far knows worst, by the L1 distance, which one patient_id moves by 2 at most.
+7. Each choice is by the exponential mechanism (ε=0.0125): the marginal with the largest L1 distance from the model so far, which one patient_id moves by at most 2.
 8. A model is fitted to these noisy counts alone, and the rows are drawn from it: post-processing. ROWS gives their number, else the noisy counts of single columns do.

@@ -171,7 +171,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount * 2 + 1) AS total FROM visits
 columns: total
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10250240}
-note: one patient_id adds to a sum at most what 10 rows at the bounds add
+note: one patient_id adds at most as much to a sum as 10 rows at the bounds
 note: values are clamped: amount * 2 + 1 to [1, 1001]
 ====
 -- case: bounds by name
@@ -180,7 +180,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(weight, contribution_bounds_per_row => 
 columns: total
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 6144000}
-note: one patient_id adds to a sum at most what 10 rows at the bounds add
+note: one patient_id adds at most as much to a sum as 10 rows at the bounds
 note: values are clamped: weight to [0, 150] (missing beyond ±524288)
 ====
 -- case: bounds of a unit in a group
@@ -214,7 +214,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(price) AS total FROM lines
 columns: total
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 2000}
-note: one privacy unit adds to a sum at most what 20 rows at the bounds add
+note: one privacy unit adds at most as much to a sum as 20 rows at the bounds
 note: values are clamped: price to [0, 100]
 ====
 -- case: public data cost nothing
@@ -324,7 +324,7 @@ WITH a AS (SELECT * FROM visits WHERE urgent), b AS (SELECT patient_id, amount F
 columns: total
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10240000}
-note: one patient_id adds to a sum at most what 10 rows at the bounds add
+note: one patient_id adds at most as much to a sum as 10 rows at the bounds
 note: values are clamped: amount to [0, 500]
 ====
 -- case: a correlation

@@ -41,7 +41,7 @@ Hint: write SUM(CAST(note AS INT), contribution_bounds_per_row => AUTO) to find 
 -- case: a comparison of text with a number
 SELECT COUNT(*) FROM visits WHERE note = 5
 ----
-BindError: the comparison meets VARCHAR with INTEGER.
+BindError: the comparison combines VARCHAR with INTEGER.
   1 |   SELECT COUNT(*) FROM visits WHERE note = 5
                                           ^^^^^^^^
 Hint: text and numbers are not compared: write note = '5', or TRY_CAST(note AS DOUBLE) = 5.
@@ -49,7 +49,7 @@ Hint: text and numbers are not compared: write note = '5', or TRY_CAST(note AS D
 -- case: a number in a list of texts
 SELECT COUNT(*) FROM visits WHERE note IN (5, 6)
 ----
-BindError: IN meets VARCHAR with INTEGER.
+BindError: IN combines VARCHAR with INTEGER.
   1 |   SELECT COUNT(*) FROM visits WHERE note IN (5, 6)
                                           ^^^^^^^^^^^^^
 Hint: text and numbers are not compared: write note IN ('5', '6'), or TRY_CAST(note AS DOUBLE) IN (5, 6).
@@ -171,7 +171,7 @@ BindError: above the private part: no function matches the given name and argume
 -- case: a cast that would fail is refused, whatever the data
 SELECT COUNT(*) FROM visits WHERE CASE WHEN age > 100 THEN CAST('x' AS INTEGER) ELSE 1 END = 1
 ----
-BindError: 'x' is no INTEGER.
+BindError: 'x' is not a valid INTEGER.
   1 |   SELECT COUNT(*) FROM visits WHERE CASE WHEN age > 100 THEN CAST('x' AS INTEGER) ELSE 1 END = 1
                                                                         ^^^
 ====

@@ -25,7 +25,7 @@ Hint: give the statistic, and the threshold after it.
 -- case: a utility of unknown sensitivity
 SELECT EXPMECH(COUNT(*) / SUM(age)) OVER diseases FROM visits
 ----
-PrivacyError: the sensitivity of a quotient of private numbers can't be derived: one row may move it by any distance.
+PrivacyError: the sensitivity of a quotient of private numbers can't be derived: one row may move it by any amount.
   1 |   SELECT EXPMECH(COUNT(*) / SUM(age)) OVER diseases FROM visits
                        ^^^^^^^^^^^^^^^^^^^
 Hint: compare it with a public number instead: the distance of one from that many times the other.
@@ -33,7 +33,7 @@ Hint: compare it with a public number instead: the distance of one from that man
 -- case: a utility that is a product
 SELECT EXPMECH(ABS(COUNT(*) * COUNT(*) FILTER (WHERE disease = name))) OVER diseases FROM visits
 ----
-PrivacyError: the sensitivity of a product of private numbers can't be derived: one row may move it by any distance.
+PrivacyError: the sensitivity of a product of private numbers can't be derived: one row may move it by any amount.
   1 |   SELECT EXPMECH(ABS(COUNT(*) * COUNT(*) FILTER (WHERE disease = name))) OVER diseases FROM visits
                            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 Hint: take the lesser of the two, their sum or their distance, times a public number.

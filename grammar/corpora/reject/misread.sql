@@ -153,7 +153,7 @@ Hint: write $name instead of @name, which is an absolute value.
 -- case: TOP
 SELECT TOP 10 ward, COUNT(*) FROM visits GROUP BY ward
 ----
-ParseError: TOP is not known here.
+ParseError: TOP is not supported here.
   1 |   SELECT TOP 10 ward, COUNT(*) FROM visits GROUP BY ward
                ^^^^^^
 Hint: write it at the end: ORDER BY 2 DESC LIMIT 10, after the aggregation.
@@ -161,7 +161,7 @@ Hint: write it at the end: ORDER BY 2 DESC LIMIT 10, after the aggregation.
 -- case: TOP in parentheses
 SELECT TOP (3) ward, COUNT(*) FROM visits GROUP BY ward
 ----
-ParseError: TOP is not known here.
+ParseError: TOP is not supported here.
   1 |   SELECT TOP (3) ward, COUNT(*) FROM visits GROUP BY ward
                ^^^^^^
 Hint: write it at the end: ORDER BY 2 DESC LIMIT 3, after the aggregation.
@@ -257,7 +257,7 @@ Hint: leave the last argument out; others have a name, and an arrow after it.
 -- case: a hint for another planner
 SELECT @{hint=1} WITH DP COUNT(*) FROM visits
 ----
-ParseError: hints are not known here.
+ParseError: hints are not supported here.
   1 |   SELECT @{hint=1} WITH DP COUNT(*) FROM visits
                ^^
 Hint: leave it out.
@@ -329,7 +329,7 @@ Hint: give bounds that you know as contribution_bounds_per_row, the lowest and t
 -- case: a key without its grouping
 SELECT ward, COUNT(*) FROM visits
 ----
-PrivacyError: ward must be a group or stand inside an aggregate.
+PrivacyError: ward must be a group or be inside an aggregate.
   1 |   SELECT ward, COUNT(*) FROM visits
                ^^^^
 Hint: write COUNT(DISTINCT ward), or add it to the groups: GROUP BY ward.
@@ -337,7 +337,7 @@ Hint: write COUNT(DISTINCT ward), or add it to the groups: GROUP BY ward.
 -- case: a key left out of the grouping
 SELECT ward, age, COUNT(*) FROM visits GROUP BY ward
 ----
-PrivacyError: age must be a group or stand inside an aggregate.
+PrivacyError: age must be a group or be inside an aggregate.
   1 |   SELECT ward, age, COUNT(*) FROM visits GROUP BY ward
                      ^^^
 Hint: write AVG(age), or add it to the groups: GROUP BY ward, age.
@@ -431,7 +431,7 @@ Hint: look at rows of the same unit: add w.patient_id = v.patient_id to its WHER
 -- case: public rows that private ones name
 SELECT COUNT(*) FROM wards w WHERE w.ward IN (SELECT ward FROM visits)
 ----
-PrivacyError: ward must be a group or stand inside an aggregate.
+PrivacyError: ward must be a group or be inside an aggregate.
   1 |   SELECT COUNT(*) FROM wards w WHERE w.ward IN (SELECT ward FROM visits)
                                                              ^^^^
 Hint: write (SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > 0): the list is released.
@@ -482,7 +482,7 @@ SELECT COUNT(*) FROM visits WHERE city = Berlin
 BindError: there is no column Berlin here.
   1 |   SELECT COUNT(*) FROM visits WHERE city = Berlin
                                                  ^^^^^^
-Hint: text stands in single quotes: write 'Berlin'.
+Hint: text needs single quotes: write 'Berlin'.
 ====
 -- case: SELECT COUNT(*) FROM visits WHERE age(day) > 3
 SELECT COUNT(*) FROM visits WHERE age(day) > 3
@@ -495,7 +495,7 @@ Hint: for the years between two dates, write date_diff('year', day, DATE '2024-0
 -- case: SELECT APPROX_QUANTILES(age, 4)[OFFSET(2)] FROM visits
 SELECT APPROX_QUANTILES(age, 4)[OFFSET(2)] FROM visits
 ----
-ParseError: OFFSET is not known here.
+ParseError: OFFSET is not supported here.
   1 |   SELECT APPROX_QUANTILES(age, 4)[OFFSET(2)] FROM visits
                                         ^^^^^^
 Hint: write x[1] for the first element: places are counted from 1.
@@ -511,7 +511,7 @@ Hint: write ('Berlin'), in parentheses.
 -- case: SELECT CASE WHEN age > 3 THEN 'a' ELSE 1 END, COUNT(*) FROM visits GROUP BY 1
 SELECT CASE WHEN age > 3 THEN 'a' ELSE 1 END, COUNT(*) FROM visits GROUP BY 1
 ----
-BindError: CASE meets VARCHAR with INTEGER.
+BindError: CASE combines VARCHAR with INTEGER.
   1 |   SELECT CASE WHEN age > 3 THEN 'a' ELSE 1 END, COUNT(*) FROM visits GROUP BY 1
                          ^^^^^^^^^^^^^^^^^^^^^^^
 Hint: write results of one type, such as '1' in quotes among texts.
@@ -535,7 +535,7 @@ Hint: write DESCRIBE visits.
 -- case: SELECT COUNT(*) FROM visits WHERE string_split(note, ' ') = 'x'
 SELECT COUNT(*) FROM visits WHERE string_split(note, ' ') = 'x'
 ----
-BindError: the comparison meets VARCHAR[] with VARCHAR.
+BindError: the comparison combines VARCHAR[] with VARCHAR.
   1 |   SELECT COUNT(*) FROM visits WHERE string_split(note, ' ') = 'x'
                                           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 Hint: write list_contains(STR_SPLIT(note, ' '), 'x').

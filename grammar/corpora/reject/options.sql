@@ -470,7 +470,7 @@ Hint: lower the shares, or raise the epsilon of the block.
 -- policy: no_caps
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM visits
 ----
-PrivacyError: nothing bounds how many rows of visits one privacy unit has.
+PrivacyError: visits needs a limit on the rows of one privacy unit.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM visits
                                              ^^^^^^^^
 Hint: write OPTIONS (max_rows_contributed = AUTO) to find it privately, or ask the owner for max_rows.
@@ -479,7 +479,7 @@ Hint: write OPTIONS (max_rows_contributed = AUTO) to find it privately, or ask t
 -- policy: no_caps
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(DISTINCT patient_id) FROM visits GROUP BY city
 ----
-PrivacyError: nothing says how many groups one privacy unit may be in.
+PrivacyError: this needs a limit on the groups of one privacy unit.
   1 |   STINCT patient_id) FROM visits GROUP BY city
                                                 ^^^^
 Hint: write OPTIONS (max_groups_contributed = AUTO) to find it privately, or ask the owner for max_rows.

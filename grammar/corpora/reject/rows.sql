@@ -17,7 +17,7 @@ Hint: try SELECT COUNT(*) FROM visits.
 -- case: a column
 SELECT age FROM visits
 ----
-PrivacyError: age must be a group or stand inside an aggregate.
+PrivacyError: age must be a group or be inside an aggregate.
   1 |   SELECT age FROM visits
                ^^^
 Hint: write AVG(age), or group by it and count the rows.
@@ -25,7 +25,7 @@ Hint: write AVG(age), or group by it and count the rows.
 -- case: a column beside a count
 SELECT age, COUNT(*) FROM visits
 ----
-PrivacyError: age must be a group or stand inside an aggregate.
+PrivacyError: age must be a group or be inside an aggregate.
   1 |   SELECT age, COUNT(*) FROM visits
                ^^^
 Hint: write AVG(age), or add it to the groups: GROUP BY age.
@@ -113,7 +113,7 @@ Hint: write ROW_NUMBER() OVER (PARTITION BY patient_id ORDER BY age), or aggrega
 -- case: a window function in the block
 SELECT rank() OVER (ORDER BY age) FROM visits
 ----
-PrivacyError: age must be a group or stand inside an aggregate.
+PrivacyError: age must be a group or be inside an aggregate.
   1 |   SELECT rank() OVER (ORDER BY age) FROM visits
                                      ^^^
 Hint: write AVG(age), or group by it and count the rows.
@@ -121,7 +121,7 @@ Hint: write AVG(age), or group by it and count the rows.
 -- case: QUALIFY
 SELECT age FROM visits QUALIFY row_number() OVER (ORDER BY age) = 1
 ----
-PrivacyError: age must be a group or stand inside an aggregate.
+PrivacyError: age must be a group or be inside an aggregate.
   1 |   SELECT age FROM visits QUALIFY row_number() OVER (ORDER BY age) = 1
                ^^^
 Hint: write AVG(age), or group by it and count the rows.
@@ -129,7 +129,7 @@ Hint: write AVG(age), or group by it and count the rows.
 -- case: a private table in IN
 SELECT ward FROM wards WHERE ward IN (SELECT ward FROM visits)
 ----
-PrivacyError: ward must be a group or stand inside an aggregate.
+PrivacyError: ward must be a group or be inside an aggregate.
   1 |   SELECT ward FROM wards WHERE ward IN (SELECT ward FROM visits)
                                                      ^^^^
 Hint: write (SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > 0): the list is released.
@@ -161,7 +161,7 @@ Hint: look at rows of the same unit: add patients.patient_id = visits.patient_id
 -- case: a union of rows
 SELECT age FROM visits UNION ALL SELECT income FROM patients
 ----
-PrivacyError: age must be a group or stand inside an aggregate.
+PrivacyError: age must be a group or be inside an aggregate.
   1 |   SELECT age FROM visits UNION ALL SELECT income FROM patients
                ^^^
 Hint: write AVG(age), or group by it and count the rows.
@@ -224,7 +224,7 @@ Hint: aggregate each side first, then combine the answers.
 -- case: a private table above a private block
 SELECT n, age FROM (SELECT WITH DP COUNT(*) AS n FROM visits) s, visits
 ----
-PrivacyError: n must be a group or stand inside an aggregate.
+PrivacyError: n must be a group or be inside an aggregate.
   1 |   SELECT n, age FROM (SELECT WITH DP COUNT(*) AS n FROM visits) s, visits
                ^
 Hint: write AVG(n), or group by it and count the rows.

@@ -338,7 +338,7 @@ Hint: there is town.
 -- params: {"city": ["Delft"]}
 SELECT COUNT(*) FROM visits WHERE city = $city
 ----
-BindError: the comparison meets VARCHAR with VARCHAR[].
+BindError: the comparison combines VARCHAR with VARCHAR[].
   1 |   SELECT COUNT(*) FROM visits WHERE city = $city
                                           ^^^^^^^^^^^^
 Hint: write list_contains(['Delft'], city).
@@ -528,7 +528,7 @@ Hint: write visits_result, say.
 -- case: a table that is not synthetic
 CREATE TABLE s AS SELECT ward FROM visits
 ----
-PrivacyError: ward must be a group or stand inside an aggregate.
+PrivacyError: ward must be a group or be inside an aggregate.
   1 |   CREATE TABLE s AS SELECT ward FROM visits
                                  ^^^^
 Hint: write COUNT(DISTINCT ward), or group by it and count the rows.

@@ -131,7 +131,7 @@ def test_groups_are_found_first_and_rows_in_what_they_leave(session: dpsql.Sessi
     notes = session.sql(text).notes
     assert (
         notes[0]
-        == "max_groups_contributed = 4 was found privately, the largest that is asked about: of a unit with more groups, 4 count"
+        == "max_groups_contributed = 4 was found privately, the largest that was tried: if a unit has more groups, 4 count"
     )
     cap, found, _ = notes[1].partition(" was found privately")
     assert found
@@ -170,7 +170,7 @@ def test_public_groups_share_the_rows_that_ceilings_leave(session: dpsql.Session
     kept = sum(min(6, sum(1 for j in range(1, 52) if j <= i % 50 + 1 and (i + j) % 5 < 4)) for i in units)
     assert sum(n for _, n in result.fetchall()) == pytest.approx(kept, rel=0.01)
     assert "the policy allows (3 rows in each of 2 groups)" in result.notes[0]
-    assert "what a unit has beyond that is cut" in str(session.explain(asked))
+    assert "anything more is cut, at any epsilon" in str(session.explain(asked))
 
 
 def test_nothing_found_means_one_row_and_a_note(session: dpsql.Session) -> None:

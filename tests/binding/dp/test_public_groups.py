@@ -44,15 +44,15 @@ def declare(column: str, values: str) -> dpsql.Policy:
 @pytest.mark.parametrize(
     ("column", "values", "said"),
     [
-        ("d", "[0, 2]", "'0', of the values of v.d, is no DATE."),
-        ("d", '["20240101"]', "'20240101', of the values of v.d, is no DATE."),
-        ("ts", '["yesterday"]', "'yesterday', of the values of v.ts, is no TIMESTAMP."),
-        ("x", '["1", "two"]', "'two', of the values of v.x, is no BIGINT."),
-        ("x", "[2024-01-01]", "'2024-01-01', of the values of v.x, is no BIGINT."),
-        ("x", "[1e30]", "'1000000000000000000000000000000', of the values of v.x, is no BIGINT."),
-        ("b", '["maybe"]', "'maybe', of the values of v.b, is no BOOLEAN."),
-        ("b", '["true"]', "'true', of the values of v.b, is no BOOLEAN."),
-        ("b", "[0, 1]", "'0', of the values of v.b, is no BOOLEAN."),
+        ("d", "[0, 2]", "'0', of the values of v.d, is not a valid DATE."),
+        ("d", '["20240101"]', "'20240101', of the values of v.d, is not a valid DATE."),
+        ("ts", '["yesterday"]', "'yesterday', of the values of v.ts, is not a valid TIMESTAMP."),
+        ("x", '["1", "two"]', "'two', of the values of v.x, is not a valid BIGINT."),
+        ("x", "[2024-01-01]", "'2024-01-01', of the values of v.x, is not a valid BIGINT."),
+        ("x", "[1e30]", "'1000000000000000000000000000000', of the values of v.x, is not a valid BIGINT."),
+        ("b", '["maybe"]', "'maybe', of the values of v.b, is not a valid BOOLEAN."),
+        ("b", '["true"]', "'true', of the values of v.b, is not a valid BOOLEAN."),
+        ("b", "[0, 1]", "'0', of the values of v.b, is not a valid BOOLEAN."),
     ],
 )
 def test_declared_values_of_another_type_are_refused(

@@ -279,7 +279,7 @@ def test_a_stored_tree_serves_the_same_quantiles_under_auto_and_back() -> None:
         again = session.sql(ask("epsilon = 1", few))
         assert again.loss == "no charge"
         assert again.fetchall() == first.fetchall()
-        assert any("stored answer is one by the strategy TREE" in note for note in again.notes)
+        assert any("stored answer uses the strategy TREE" in note for note in again.notes)
         assert session.sql(ask("epsilon = 1, strategy = EVEN", few)).loss == "ε=1"
     with opened() as session:
         first = session.sql(ask("epsilon = 1, strategy = EVEN"))

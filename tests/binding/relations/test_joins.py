@@ -86,7 +86,7 @@ REFUSED = [
     ("SELECT order_id, COUNT(*) FROM items GROUP BY order_id", "order_id leads to one privacy unit: each group would be one unit.",
      "group by a column that units share; totals per order_id may be in a subquery."),
     ("SELECT o.order_id, COUNT(*) FROM orders o GROUP BY ALL", "order_id leads to one privacy unit: each group would be one unit.", None),
-    ("SELECT n FROM (SELECT customer, COUNT(*) AS n FROM orders GROUP BY customer)", "n must be a group or stand inside an aggregate.", None),
+    ("SELECT n FROM (SELECT customer, COUNT(*) AS n FROM orders GROUP BY customer)", "n must be a group or be inside an aggregate.", None),
     # subqueries that tell of others
     ("SELECT COUNT(*) FROM customers WHERE age IN (SELECT amount FROM orders)", INSIDE,
      "look at rows of the same unit: add orders.customer = customers.id to its WHERE."),
