@@ -208,7 +208,7 @@ REFUSED: list[tuple[str, type[Exception], str | None]] = [
     (f"CREATE SYNTHETIC TABLE s AS {WITH} ward FROM visits LIMIT 5", BindError, "no LIMIT"),
     (f"CREATE SYNTHETIC TABLE s AS {WITH} 1 AS one FROM visits", BindError, "computed from the rows"),
     ("CREATE SYNTHETIC TABLE s AS SELECT ward FROM bare", PrivacyError, "needs a limit on the rows"),
-    ("CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward FROM bare", PrivacyError, "needs a limit on the rows"),
+    ("CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward FROM bare", PrivacyError, "a limit on the rows"),
     ("CREATE SYNTHETIC TABLE s AS SELECT ward FROM visits", PrivacyError, "needs an epsilon"),
     (f"CREATE SYNTHETIC TABLE visits AS {WITH} ward FROM visits", BindError, "private table"),
     (f"CREATE SYNTHETIC TABLE AS {WITH} ward FROM visits", ParseError, "needs a name"),

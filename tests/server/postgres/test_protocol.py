@@ -221,7 +221,7 @@ def test_results_come_in_the_formats_asked_for(server: PostgresServer) -> None:
     came = client.ask(asked, bind([b"6"], results=[1, 0]), execute(), SYNC)
     assert read_error(came)["M"] == "there are more or fewer formats than columns."
     came = client.ask(asked, bind([b"six"]), execute(), SYNC)
-    assert read_error(came)["M"] == "$1 is no integer."
+    assert read_error(came)["M"] == "$1 is not a valid integer."
     client.close()
 
 
