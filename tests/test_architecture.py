@@ -95,7 +95,11 @@ def _walk(node: ast.AST, at_import: bool, typing_only: bool) -> Iterator[tuple[s
                 whole = f"{child.module}.{item.name}"
                 name = whole if whole in MODULES or child.module == "numpy" else child.module
                 yield name, at_import, typing_only, child.lineno
-        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+        elif (
+            isinstance(child, ast.If)
+            and isinstance(child.test, ast.Name)
+            and child.test.id == "TYPE_CHECKING"
+        ):
             for part in child.body:
                 yield from _walk(ast.Module([part], []), at_import, True)
             for part in child.orelse:
