@@ -518,6 +518,22 @@ def test_one_call_at_a_time_in_the_order_of_the_requests(make: Make) -> None:
     assert len(order) == 5
 
 
+def test_the_times_of_a_call_that_has_waited_count_from_the_reply_before_it(make: Make) -> None:
+    """They tell nothing of its own request, whose time its analyst chooses."""
+    made = make(lambda side, frame: answer(side), GRID)
+    first = threading.Thread(target=made.ask)
+    first.start()
+    made.pool.wait_for_touch()
+    time.sleep(0.031)
+    made.ask()
+    first.join()
+    ends = {wait.asked: wait.asked + wait.until for wait in made.waits}
+    end, later = ends.values()
+    leads = (later - end) / STEPS.lead
+    assert leads == pytest.approx(round(leads), abs=0.05), "a time of the grid, or so many leads late"
+    assert later - end >= 0.2 - TINY
+
+
 def test_too_many_that_wait_are_refused(make: Make) -> None:
     go_on = threading.Event()
     made = make(lambda side, frame: go_on.wait(LONG), NO_GRID)

@@ -142,6 +142,8 @@ class Wait:
     until: float
     outcomes: tuple[str, ...]
     """The outcomes in the ledger when it began."""
+    asked: float
+    """When the call was asked."""
 
 
 class NotedClock(AnswerClock):
@@ -153,7 +155,7 @@ class NotedClock(AnswerClock):
 
     def _wait_until(self, at: float) -> None:
         begun = time.monotonic() - self._asked
-        self._queue.waits.append(Wait(begun, at - self._asked, tuple(self._queue.outcomes())))
+        self._queue.waits.append(Wait(begun, at - self._asked, tuple(self._queue.outcomes()), self._asked))
         if not self._queue.skips_waits:
             super()._wait_until(at)
 

@@ -12,7 +12,7 @@ import json
 import math
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -73,8 +73,16 @@ SCHEMAS = {name: _make_schema(columns) for name, columns in _COLUMNS.items()}
 TABLES_WITH_SCHEMA = _make_schema(_COLUMNS["CommandGetTables"] + " table_schema:bytes!")
 
 
-def find_catalog_schema(name: str, command: Any) -> pa.Schema:
-    """Return the columns of the table that a command asks for."""
+def find_table_schema(name: str, command: Any) -> pa.Schema:
+    """Return the columns of the table that a command of browsing asks for.
+
+    Raises:
+        ParseError: it is another command.
+    """
+    if name == "CommandGetSqlInfo":
+        return SQL_INFO_SCHEMA
+    if name not in SCHEMAS:
+        raise ParseError(_READ_ONLY, hint="send a query as SQL.")
     with_schema = name == "CommandGetTables" and command.include_schema
     return TABLES_WITH_SCHEMA if with_schema else SCHEMAS[name]
 
@@ -90,31 +98,29 @@ def list_tables(catalog: str, policy: Policy, command: Any) -> list[str]:
     return sorted(name for name in names if _matches(command, "table_name_filter_pattern", name))
 
 
-def make_tables(catalog: str, names: Sequence[str], schemas: Mapping[str, pa.Schema] | None) -> pa.Table:
-    """Return the table of GetTables: of a catalog (the policy), with the tables' names and (if wanted) schemas."""
-    count = len(names)
-    columns: list[object] = [[catalog] * count, [SCHEMA_NAME] * count, list(names), [TABLE_TYPE] * count]
-    if schemas is None:
-        return _make_table(SCHEMAS["CommandGetTables"], columns)
-    written = [schemas.get(name, pa.schema([])).serialize().to_pybytes() for name in names]
-    return _make_table(TABLES_WITH_SCHEMA, [*columns, written])
+def list_rows(
+    name: str, command: Any, catalog: str, policy: Policy, schemas: Mapping[str, pa.Schema]
+) -> list[dict[str, object]]:
+    """Return the rows of a command of browsing; there are none of keys.
 
-
-def make_catalog_table(name: str, command: object, catalog: str) -> pa.Table:
-    """Return the table of another catalogue command; the tables of keys have no rows."""
-    schema = SCHEMAS[name]
-    rows = {"CommandGetCatalogs": [[catalog]], "CommandGetTableTypes": [[TABLE_TYPE]]}
-    if name == "CommandGetDbSchemas":
-        asked = _is_asked(command, "catalog", catalog)
-        shown = asked and _matches(command, "db_schema_filter_pattern", SCHEMA_NAME)
-        rows[name] = [[catalog], [SCHEMA_NAME]] if shown else [[], []]
-    return _make_table(schema, rows.get(name, [[] for _ in schema]))
-
-
-def _make_table(schema: pa.Schema, columns: Sequence[object]) -> pa.Table:
-    return pa.Table.from_arrays(
-        [pa.array(values, f.type) for f, values in zip(schema, columns, strict=True)], schema=schema
-    )
+    Args:
+        name, command: the command.
+        catalog: the policy's name.
+        policy: the policy.
+        schemas: the columns of tables, if they are wanted.
+    """
+    place = {"catalog_name": catalog, "db_schema_name": SCHEMA_NAME, "table_type": TABLE_TYPE}
+    if name in ("CommandGetCatalogs", "CommandGetTableTypes"):
+        return [place]
+    if name == "CommandGetDbSchemas" and _is_asked(command, "catalog", catalog):
+        return [place] if _matches(command, "db_schema_filter_pattern", SCHEMA_NAME) else []
+    if name != "CommandGetTables":
+        return []
+    empty = pa.schema([])
+    return [
+        {**place, "table_name": table, "table_schema": schemas.get(table, empty).serialize().to_pybytes()}
+        for table in list_tables(catalog, policy, command)
+    ]
 
 
 def _is_asked(command: Any, field: str, name: str) -> bool:
@@ -377,14 +383,14 @@ class FlightSqlService:
             handle = self._read_statement(command).write()
             schema, ticket = None, pack_message("TicketStatementQuery", statement_handle=handle)
         else:
-            schema, ticket = self._find_table_schema(name, command), bytes(descriptor.command)
+            schema, ticket = find_table_schema(name, command), bytes(descriptor.command)
         return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(ticket, [])], -1, -1)
 
     def find_schema(self, caller: Right, context: object, descriptor: Any) -> pa.Schema:
         """Return the columns of a command's rows. Nothing is spent."""
         name, command = unpack_message(descriptor.command or b"")
         if name not in _QUERIES:
-            return self._find_table_schema(name, command)
+            return find_table_schema(name, command)
         return write_prepared(self._describe(caller, context, self._read_statement(command)))
 
     def _read_statement(self, command: Any) -> StatementHandle:
@@ -443,26 +449,16 @@ class FlightSqlService:
 
     # -- tables -------------------------------------------------------------------------------------------------
 
-    def _find_table_schema(self, name: str, command: object) -> pa.Schema:
-        if name in SCHEMAS:
-            return find_catalog_schema(name, command)
-        if name == "CommandGetSqlInfo":
-            return SQL_INFO_SCHEMA
-        raise ParseError(_READ_ONLY, hint="send a query as SQL.")
-
     def _make_table(self, caller: Right, context: object, name: str, command: Any) -> pa.Table:
-        """Return the rows of a command of browsing."""
-        self._find_table_schema(name, command)
-        policy = caller.queue.edition.policy
+        """Return the table of a command of browsing."""
+        schema, policy = find_table_schema(name, command), caller.queue.edition.policy
         if name == "CommandGetSqlInfo":
             return make_sql_info(command.info, __version__, policy.server.max_statement_bytes)
-        if name != "CommandGetTables":
-            return make_catalog_table(name, command, caller.served.name)
-        names = list_tables(caller.served.name, policy, command)
-        schemas = None
-        if command.include_schema:
+        schemas: dict[str, pa.Schema] = {}
+        if schema is TABLES_WITH_SCHEMA:
             schemas = self._ask_value(dict[str, pa.Schema], caller, context, "schemas", {})
-        return make_tables(caller.served.name, names, schemas)
+        rows = list_rows(name, command, caller.served.name, policy, schemas)
+        return pa.Table.from_pylist(rows, schema=schema)
 
     # -- the worker ---------------------------------------------------------------------------------------------
 
