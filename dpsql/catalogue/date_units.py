@@ -48,7 +48,7 @@ class DateUnit:
 
     @property
     def calendar(self) -> bool:
-        """Whether it counts along the whole calendar, so its range is no bound for noise."""
+        """Whether it counts through the whole calendar, as years do: its range is then too wide to bound noise."""
         return self.high >= _YEARS[1]
 
     @property

@@ -382,7 +382,7 @@ def _forget(given: argparse.Namespace) -> None:
     today = datetime.now(UTC).date()
     if before > today:
         raise ParseError(
-            f"{given.before} is yet to come: all texts and stored answers would go, also today's.",
+            f"{given.before} is yet to come: all texts and stored answers would be removed, even today's.",
             hint=f"--before {today} forgets older texts. Forgotten answers are charged again.",
         )
     print("\n".join(forget_before(_ledger_of(given), before)))

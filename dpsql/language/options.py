@@ -164,7 +164,7 @@ def read_shares(node: exp.Expr, what: str) -> tuple[Fraction, ...]:
     if len(shares) not in (2, 3):
         raise bind_error(node, f"{what} has a share for each stage.", f"write {what} as (0.3, 0.7).")
     if sum(shares) != 1:
-        wrong = f"the shares of {what} add up to {float(sum(shares)):g}, and must to 1."
+        wrong = f"the shares of {what} add up to {float(sum(shares)):g}, instead of 1."
         raise bind_error(node, wrong, "write (0.3, 0.7).")
     return shares
 

@@ -427,7 +427,7 @@ def explain_sqlite_error(error: sqlite3.Error, path: Path | None) -> LedgerError
     """Return the LedgerError for an error of SQLite."""
     known = _ERRORS.get(find_error_code(error))
     if known is None:
-        return damaged_error(f"{'it' if path is None else path} does not read as a whole ledger")
+        return damaged_error(f"{'it' if path is None else path} can't be read as a complete ledger")
     name = "The ledger in memory" if path is None else f"The ledger {path}"
     return LedgerError(f"{name} {known[0]}", hint=known[1])
 

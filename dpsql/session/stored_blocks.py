@@ -661,7 +661,7 @@ class StoredBlocks:
             names += [name for name in before if name not in now]
             if names:
                 listed = ", ".join(names[:3]) + (" and more" if len(names) > 3 else "")
-                return f"not the answer of {found[0].when_text}, for this has changed since: {listed}"
+                return f"not the answer of {found[0].when_text}, because of later changes: {listed}"
         return ""
 
 

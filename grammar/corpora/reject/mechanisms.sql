@@ -362,7 +362,7 @@ Hint: add delta = 2e-07 to OPTIONS.
 -- case: shares that do not add up
 DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, budget_split = (0.3, 0.6))
 ----
-BindError: the shares of budget_split add up to 0.9, and must to 1.
+BindError: the shares of budget_split add up to 0.9, instead of 1.
   1 |   DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, budget_split = (0.3, 0.6))
                                                                                 ^^^^^^^^
 Hint: write (0.3, 0.7).
