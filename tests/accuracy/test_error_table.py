@@ -269,5 +269,5 @@ def test_bounds_are_sharp_where_the_optimum_is_known() -> None:
 
 
 def test_running_totals_one_by_one_are_far_from_the_bound() -> None:
-    """A negative control: independent noise on 365 steps would not pass for near."""
-    assert math.sqrt(366 / 2 / MU**2) > NEAR * totals(365)(GDP)
+    """A negative control: independent noise on 60 steps would not pass for near."""
+    assert math.sqrt(61 / 2 / MU**2) > NEAR * totals(60)(GDP)

@@ -67,7 +67,7 @@ def test_an_answer(session: Session) -> None:
         why, "Who is protected"
     )
     bounded = part(why, "What was bounded")
-    assert "held to [0, 100] (from the policy)" in bounded
+    assert "clamped to [0, 100] (from the policy)" in bounded
     assert "n: count the rows" in bounded, "by the names of the statement"
     cost = part(why, "Where the cost comes from")
     assert f"It lost {result.loss}" in cost

@@ -127,14 +127,14 @@ def test_it_may_come_from_a_public_table_a_cte_or_the_result_of_a_choice(release
         text = f"{front}SELECT WITH DP OPTIONS (epsilon = 1) {bounded.format(name, source)} FROM t"
         said = " ".join(released.explain(text).sentences)
         held = {"limits": 700, "k": 40, "best": 7}[source]
-        assert f"held to [0, {held}]" in said, "a CTE comes before a kept result"
+        assert f"clamped to [0, {held}]" in said, "a CTE comes before a kept result"
     released.run(
         "price << WITH c(v) AS (VALUES (10), (20)) SELECT EXPMECH(v * COUNT(*), epsilon => 100) OVER c FROM t"
     )
     said = released.explain(
         f"SELECT WITH DP OPTIONS (epsilon = 1) {bounded.format('v', 'price')} FROM t"
     ).sentences
-    assert any("held to [0, 20]" in sentence for sentence in said)
+    assert any("clamped to [0, 20]" in sentence for sentence in said)
 
 
 def test_a_declared_threshold_may_be_released(released: dpsql.Session) -> None:
