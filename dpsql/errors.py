@@ -167,10 +167,19 @@ def find_nearest(name: str, known: Iterable[str]) -> str | None:
 
     >>> find_nearest("epsilom", ["epsilon", "delta"])
     'epsilon'
+    >>> find_nearest("unit", ["privacy_unit", "max_unit_rows"])
+    'privacy_unit'
     """
-    folded = {k.lower(): k for k in known}
-    found = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
-    return folded[found[0]] if found else None
+    folded, name = {k.lower(): k for k in known}, name.lower()
+    found = difflib.get_close_matches(name, folded, n=1, cutoff=0.6)
+    if not found:  # of id and patient_id, one is the end of the other
+        ends = {k: ((k, name) if len(k) > len(name) else (name, k)) for k in folded}
+        found = [
+            k
+            for k, (longer, part) in ends.items()
+            if longer.startswith(f"{part}_") or longer.endswith(f"_{part}")
+        ]
+    return folded[found[0]] if len(found) == 1 else None
 
 
 def clip(text: str, most: int = 60) -> str:

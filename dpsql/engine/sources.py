@@ -399,9 +399,12 @@ def _write_as_text(column: str, kind: str) -> str:
     return f"CAST({write_typed_column(column, kind, 'TIMESTAMP') if simplify_type(kind) == ZONED else column} AS VARCHAR)"
 
 
+VIEW = "dpsql_source_"
+
+
 def name_view(table: Table) -> str:
     """Return the name of a source's temporary view or table."""
-    return f"dpsql_source_{table.name}"
+    return f"{VIEW}{table.name}"
 
 
 def open_files(con: duckdb.DuckDBPyConnection, policy: Policy, table: Table, files: list[str]) -> _Orders:
@@ -756,7 +759,7 @@ def explain_missing_table(
     """Return the error for a missing table, which asks for a database if none was ``given``."""
     query = "SELECT table_name, table_catalog || '.' || table_schema FROM information_schema.tables"
     rows = con.execute(query).fetchall()
-    known = [row[0] for row in rows]
+    known = [row[0] for row in rows if not row[0].startswith(VIEW)]
     if known or given:
         elsewhere = [
             f"{place}.{found}" for found, place in rows if found.lower() == name.split(".")[-1].lower()

@@ -95,6 +95,9 @@ class Document:
         if not isinstance(found, Mapping):
             plain = isinstance(found, int | Decimal | float) and not isinstance(found, bool)
             example = "{ bounds = [0, 100] }" if "columns" in keys else "{ key = value }"
+            if "columns" in keys and isinstance(found, list) and found:
+                ends = len(found) == 2 and not any(isinstance(item, str) for item in found)
+                example = f"{{ {'bounds' if ends else 'values'} = {_write_value(found)} }}"
             if keys[0] == "analysts" and len(keys) == 2:
                 example = f"{{ epsilon = {found if plain else 1} }}"
             raise self.error(keys, f"{keys[-1]} is not a section.", f"write {keys[-1]} = {example}.")

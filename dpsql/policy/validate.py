@@ -191,8 +191,21 @@ def settle_fraction(key: str, value: object) -> Fraction:
         said = "this value"
     hint = "write decimal digits, like 0.1 or 1e-6."
     if isinstance(value, str):
-        hint = f"write {key} = {'[0, 100]' if key == 'bounds' else '0.1'}, without quotes."
+        example = "1e-6" if "delta" in key else "0.1"
+        hint = f"write {key} = {_unquote(value) or example}, without quotes."
     raise PolicyError(f"{key} is not a number: {said}.", hint=hint)
+
+
+def _unquote(value: object) -> str | None:
+    """Return a number, a date or a time as TOML writes it, also of a text of one; None for other values."""
+    text = str(value).strip()
+    with contextlib.suppress(ValueError):
+        parse_number(text)
+        return text
+    for read in (datetime.date, datetime.time, datetime.datetime):
+        with contextlib.suppress(ValueError):
+            return read.fromisoformat(text).isoformat()
+    return None
 
 
 MAX_AMOUNT = 10**300
@@ -230,9 +243,9 @@ def settle_count(key: str, value: object) -> int:
 def settle_whole(key: str, value: object, least: int = 1) -> int:
     """Read a whole number from ``least`` to 2,147,483,647."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:
-        raise PolicyError(
-            f"{key} must be a whole number, at least {least}.", hint=f"{key} = {1000 if least == 0 else 1}"
-        )
+        quoted = isinstance(value, str) and re.fullmatch("[1-9][0-9]{0,8}", value) is not None
+        hint = f"{key} = {value if quoted else 1000 if least == 0 else 1}"
+        raise PolicyError(f"{key} must be a whole number, at least {least}.", hint=hint)
     return value
 
 
@@ -297,6 +310,16 @@ def settle_bounds(key: str, value: object) -> tuple[Fraction, Fraction]:
     """Read a lowest and a highest value: two numbers, two dates or two times."""
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise PolicyError("bounds must be a list of a lowest and a highest number.", hint="bounds = [0, 100]")
+    if any(isinstance(item, str) and "/" not in item for item in value):  # a ratio is a text
+        low, high = map(_unquote, value)
+        hint = f"write bounds = [{low or 0}, {high or 100}], without quotes."
+        if low is None and high is None:
+            hint = (
+                "the texts of a column are its values: values = ["
+                + ", ".join(f'"{item}"' for item in value)
+                + "]"
+            )
+        raise PolicyError("bounds are numbers, dates or times, without quotes.", hint=hint)
     low, high = (_read_end(key, item) for item in value)
     if len({end.kind if isinstance(end, DateBound) else "number" for end in (low, high)}) > 1:
         what = "bounds must be two numbers, two dates or two times."

@@ -227,7 +227,8 @@ class Catalog:
                 what = f"{needed}, which leads to the privacy unit, is not a column of {table.name}."
                 from dpsql.policy.unit_guess import suggest_unit
 
-                raise PolicyError(what, hint=suggest_unit(needed, schema, len(table.unit_path) == 1))
+                alone = needed == unit and len(table.unit_path) == 1
+                raise PolicyError(what, hint=suggest_unit(needed, schema, alone))
         return tuple(fields)
 
     def _public_ends(self, table: Table, schema: Mapping[str, str]) -> dict[str, Bounds]:
