@@ -211,6 +211,9 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     write_values(find_nodes(tree, exp.Cast, exp.Any, exp.DateBin))
     nodes = list_nodes(tree)
     _mark_calls(tree, nodes, tokens)
+    hashes = (token for token in tokens if token.token_type == TokenType.HASH)
+    for place, token in zip(tree.find_all(exp.PositionalColumn, bfs=False), hashes, strict=False):
+        place.meta.update(start=token.start, end=token.end + len(place.name))
     _name_clocks(tree, nodes)
     _take_modes(nodes, starts)
     return tree

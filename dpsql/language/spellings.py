@@ -50,7 +50,9 @@ def _row(node: exp.Expr) -> list[exp.Expr] | None:
     node = node.unnest()
     called = isinstance(node, exp.Anonymous) and node.name.lower() == "row"
     if isinstance(node, exp.Tuple) or called:
-        return list(node.expressions) if len(node.expressions) > 1 else None
+        weak = exp.Binary | exp.Not | exp.Predicate
+        parts = [exp.paren(part) if isinstance(part, weak) else part for part in node.expressions]
+        return parts if len(parts) > 1 else None
     return None
 
 
@@ -75,6 +77,40 @@ def _comparison(node: exp.Expr) -> None:
         return
     equal = _equal(left, right)
     _put(node, equal if equals else exp.paren(exp.not_(equal, copy=False), copy=False))
+
+
+def _order(node: exp.Binary) -> None:
+    """Write the order of two rows of values by their parts; a NULL comes after all values."""
+    left, right = _row(node.this), _row(node.expression)
+    if left is not None and right is not None and len(left) == len(right):
+        _put(node, _compare_rows(type(node), left, right))
+
+
+def _compare_rows(kind: type[exp.Expr], left: list[exp.Expr], right: list[exp.Expr]) -> exp.Expr:
+    if kind in (exp.GT, exp.LTE):
+        left, right = right, left
+    ways = []
+    for i, (a, b) in enumerate(zip(left, right, strict=True)):
+        less = exp.or_(
+            exp.Is(this=b.copy(), expression=exp.null()), exp.LT(this=a.copy(), expression=b.copy())
+        )
+        before = [_equal(left[:i], right[:i])] if i else []
+        ways.append(exp.and_(*before, is_not_null(a.copy()), less))
+    found = exp.paren(exp.or_(*ways), copy=False)
+    return found if kind in (exp.LT, exp.GT) else exp.paren(exp.not_(found, copy=False), copy=False)
+
+
+def _between(node: exp.Between) -> None:
+    rows = [_row(node.args[key]) for key in ("this", "low", "high")]
+    value, low, high = rows
+    if (
+        value is not None
+        and low is not None
+        and high is not None
+        and len({*map(len, (value, low, high))}) == 1
+    ):
+        both = _compare_rows(exp.GTE, value, low), _compare_rows(exp.LTE, value, high)
+        _put(node, exp.paren(exp.and_(*both), copy=False))
 
 
 def _membership(node: exp.In) -> None:
@@ -156,6 +192,31 @@ def _anonymous(node: exp.Anonymous) -> None:
     made = (exp.Avg if name == "favg" else exp.Sum)(this=node.expressions[0].copy())
     made.meta.update(node.meta)
     _put(node, made)
+
+
+def _chain(node: exp.Dot) -> None:
+    """Write DuckDB's ``x.f(y)`` as ``f(x, y)``."""
+    call = node.expression
+    if isinstance(call, exp.Anonymous) and not isinstance(node.parent, exp.Dot):
+        _put(node, _read_chain(node))
+
+
+def _read_chain(node: exp.Expr) -> exp.Expr:
+    if not isinstance(node, exp.Dot):
+        return exp.column(node) if isinstance(node, exp.Identifier) else node.copy()
+    if isinstance(node.expression, exp.Anonymous):
+        name, given = node.expression.name, [item.copy() for item in node.expression.expressions]
+        try:
+            return exp.func(name, _read_chain(node.this), *given, dialect="duckdb")
+        except ValueError:
+            what = f"{name} does not take {len(given) + 1} argument{'s' * bool(given)}."
+            raise bind_error(node.expression, what) from None
+    names = [part.copy() for part in node.flatten()]
+    return (
+        exp.column(*reversed(names))
+        if all(isinstance(part, exp.Identifier) for part in names)
+        else node.copy()
+    )
 
 
 def _most_frequent(node: exp.ApproxTopK) -> None:
@@ -310,9 +371,11 @@ def _name(node: exp.Expr, made: exp.Expr) -> None:
 
 
 _REWRITES: dict[type[exp.Expr], Callable[..., None]] = {
-    exp.Group: _group, exp.EQ: _comparison, exp.NEQ: _comparison, exp.In: _membership, exp.Interval: _interval,
+    exp.Group: _group, exp.EQ: _comparison, exp.NEQ: _comparison, exp.LT: _order, exp.LTE: _order, exp.GT: _order,
+    exp.GTE: _order, exp.Between: _between, exp.In: _membership, exp.Interval: _interval,
     exp.MakeInterval: _make_interval, exp.RegrCount: _regr_count, exp.Count: _count, exp.Anonymous: _anonymous,
-    exp.Select: _windows, exp.ApproxTopK: _most_frequent, exp.Date: _date_call, exp.ToChar: _to_char, exp.UnixToTime: _unix_time,
+    exp.Select: _windows, exp.Dot: _chain, exp.ApproxTopK: _most_frequent, exp.Date: _date_call,
+    exp.ToChar: _to_char, exp.UnixToTime: _unix_time,
 }  # fmt: skip
 
 

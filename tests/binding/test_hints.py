@@ -308,3 +308,23 @@ def test_a_hint_that_leads_back_would_be_found() -> None:
     assert error is not None
     assert "SELECT 1 FROM a RIGHT JOIN b" in list(paste(text, error))
     assert follow(text, error, bind) == (None, True)
+
+
+EQUAL = ("x >> 3", "(x + 1) >> 1", "~x", "json_value(j, '$.p')")
+
+
+@pytest.mark.parametrize("written", EQUAL)
+def test_a_hint_for_an_expression_has_its_values(written: str) -> None:
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE t AS SELECT i AS u, i - 20 AS x, "
+            "('{\"p\": ' || (['1', '\"a\"', '[1]', '{}', 'null', 'true', '-1'])[i % 7 + 1] "
+            "|| '}')::JSON AS j FROM range(40) r(i) UNION ALL SELECT 41, NULL, '{}'"
+        )
+        policy = dpsql.Policy.loads("budget.epsilon = 1\ntables.t = { privacy_unit = 'u', max_rows = 1 }")
+        with dpsql.connect(con, policy=policy) as session, pytest.raises(dpsql.PrivacyError) as caught:
+            session.explain(f"SELECT COUNT(*) FROM t WHERE {written} IS NULL")
+        found = re.search(r"write (.+) instead of ", caught.value.hint or "")
+        assert found is not None
+        different = f"SELECT COUNT(*) FROM t WHERE ({written}) IS DISTINCT FROM ({found[1]})"
+        assert con.execute(different).fetchall() == [(0,)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 
+import duckdb
 import pytest
 
 import dpsql
@@ -88,3 +89,46 @@ def test_others_are_refused(session: dpsql.Session, call: str, said: str) -> Non
     with pytest.raises(dpsql.Error, match=said) as raised:
         session.sql(f"SELECT {call} AS g, COUNT(*) FROM t GROUP BY 1")
     assert raised.value.span is not None
+
+
+CHAINS = {
+    "txt.left(2).upper()": "upper(left(txt, 2))", "t.day.month()": "month(t.day)", "seen.date_trunc('x')": None,
+    "('AB').lower() || txt.length()::VARCHAR": "lower('AB') || length(txt)::VARCHAR", "txt.left(1, 2, 3)": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("written", CHAINS)
+def test_a_chain_of_calls_is_read_as_calls_in_each_other(session: dpsql.Session, written: str) -> None:
+    if CHAINS[written] is None:
+        with pytest.raises(dpsql.Error):
+            session.sql(f"SELECT COUNT(*) FROM t WHERE {written} IS NULL")
+        return
+    same = f"({written}) IS NOT DISTINCT FROM ({CHAINS[written]})"
+    assert session.sql(f"SELECT COUNT(*) FROM t WHERE {same}").fetchall() == [(366,)]
+    assert session.sql("SELECT u.count() AS n FROM t").fetchall() == [(366,)]
+
+
+ROWS = """
+CREATE TABLE r AS SELECT row_number() OVER () AS u, * FROM (SELECT * FROM (VALUES (1), (2), (NULL)) a(x),
+    (VALUES ('a'), ('b'), (NULL)) b(y), (VALUES (1.5::DOUBLE), ('nan'), (NULL)) c(z));
+"""
+ordered = session_fixture(f"{POLICY}r = {{ privacy_unit = 'u', max_rows = 1 }}", TABLES + ROWS)
+
+
+@pytest.mark.parametrize("operator", ["<", "<=", ">", ">="])
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [("(x, y)", "(1, 'b')"), ("(x, y)", "(1, NULL)"), ("(x, y, z)", "(1, 'a', 1.5)"),
+     ("(x = 1, z)", "(TRUE, 1)"), ("(2, 1)", "(x, z)")],
+)  # fmt: skip
+def test_rows_of_values_have_duckdbs_order(
+    ordered: dpsql.Session, left: str, operator: str, right: str
+) -> None:
+    condition = f"{left} {operator} {right}"
+    with duckdb.connect() as con:
+        con.execute(ROWS)
+        expected = con.execute(f"SELECT COUNT(*) FROM r WHERE {condition}").fetchall()
+        between = con.execute(f"SELECT COUNT(*) FROM r WHERE {left} BETWEEN {right} AND {right}").fetchall()
+    assert ordered.sql(f"SELECT COUNT(*) FROM r WHERE {condition}").fetchall() == expected
+    text = f"SELECT COUNT(*) FROM r WHERE {left} BETWEEN {right} AND {right}"
+    assert ordered.sql(text).fetchall() == between

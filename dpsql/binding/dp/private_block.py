@@ -418,6 +418,8 @@ class AggregatingBlock(ABC):
         if (call := self.call_of(node)) is not None and not isinstance(node, exp.Window):
             return self.aggregate(call)
         refuse_elsewhere(node, self.options)
+        if isinstance(node, exp.PositionalColumn):
+            self.expression(node)
         if isinstance(node, exp.Column):
             known = aliases.get(fold(node.name)) if not node.table else None
             if known is not None:

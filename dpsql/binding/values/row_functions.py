@@ -779,7 +779,8 @@ def _unknown(node: exp.Expr, name: str) -> PrivacyError:
         if name == "json_exists" and len(parts) == 2:
             hint = f"write (json_extract({', '.join(parts)}) IS NOT NULL) instead of {to_sql(node)}."
         if name == "json_value" and len(parts) == 2:
-            hint = f"write json_extract_string({', '.join(parts)}) instead of {to_sql(node)}."
+            made = f"json_extract({', '.join(parts)})"
+            hint = f"write CASE WHEN left({made}, 1) NOT IN ('{{', '[', 'n') THEN {made} END instead of {to_sql(node)}."
         if name == "getvariable" and node.args.get("expressions"):
             hint = f"write ${node.expressions[0].name} instead of {to_sql(node)}."
         return privacy_error(node, f"{name} can't be used on private rows: {why}.", hint)

@@ -411,7 +411,7 @@ _WORDS = {
     "collate": "COLLATE", "any": "ANY", "all": "ALL", "tuple": "a row of values",
     "tomap": "a map",
     "propertyeq": "an assignment", "explode": "unnest", "columns": "COLUMNS",
-    "bitwisenot": "~", "bitwiseleftshift": "<<", "bitwiserightshift": ">>",
+    "positionalcolumn": "a column by its place in FROM", "bitwisenot": "~", "bitwiseleftshift": "<<", "bitwiserightshift": ">>",
     "alias": "a name", "filter": "FILTER", "distinct": "DISTINCT", "ordered": "ORDER BY", "withingroup": "WITHIN GROUP",
 }  # fmt: skip
 _HINTS = {
@@ -421,6 +421,7 @@ _HINTS = {
     "exists": "join the public table instead.",
     "any": "list the values in parentheses behind the word in.",
     "tuple": "compare the columns one by one.",
+    "positionalcolumn": "write the name of the column.",
 }
 
 
@@ -435,9 +436,11 @@ def _refusal(node: exp.Expr) -> PrivacyError:
         hint = f"write (-{to_sql(parenthesise(node.this.copy()))} - 1) instead of {to_sql(node)}."
     if isinstance(node, exp.BitwiseLeftShift | exp.BitwiseRightShift):
         by, left = node.expression.unnest(), to_sql(parenthesise(node.this.copy()))
-        sign = "*" if isinstance(node, exp.BitwiseLeftShift) else "//"
-        if by.is_int and 0 <= int(by.name) < 63:
-            hint = f"write {left} {sign} {2 ** int(by.name)}."
+        if by.is_int and 0 <= int(by.name) < 31:
+            power = 2 ** int(by.name)
+            hint = f"write {left} * {power}."
+            if isinstance(node, exp.BitwiseRightShift):  # rounds down; // rounds towards 0
+                hint = f"write (({left} - ({left} & {power - 1})) // {power}) instead of {to_sql(node)}."
     if isinstance(node, exp.Tuple) and isinstance(node.parent, exp.Distinct):
         hint = f"write concat_ws('|', {', '.join(map(to_sql, node.expressions))})."
     what = _WORDS.get(node.key, node.key.upper())
