@@ -37,6 +37,7 @@ from dpsql.language.dialect import (
     has_more_nodes,
     join_word,
     list_children,
+    quote_where_needed,
     table_named,
     to_sql,
     write_column,
@@ -179,6 +180,13 @@ def write_over_rows(select: exp.Select, asked: Select) -> str | None:
     for key in ("from_", "joins", "where"):
         part = select.args.get(key)
         rows.set(key, [one.copy() for one in part] if isinstance(part, list) else part and part.copy())
+    for table in rows.find_all(exp.Table):
+        *qualifiers, last = table.name.split(".")
+        for key, part in zip(("db", "catalog"), reversed(qualifiers), strict=False):
+            table.set(key, exp.to_identifier(part, quoted=quote_where_needed(part) != part))
+        if qualifiers:
+            table.set("this", exp.to_identifier(last, quoted=quote_where_needed(last) != last))
+            table.set("alias", None if table.alias == last else table.args.get("alias"))
     text = replace(asked, source=to_sql(rows).removeprefix("SELECT 1 FROM ")).sql
     return None if len(text) > MAX_HINT or INTERNAL in text or select.args.get("from_") is None else text
 

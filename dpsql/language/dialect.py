@@ -451,6 +451,15 @@ def quote_where_needed(name: str) -> str:
     return to_sql(exp.to_identifier(name, quoted=quoted))
 
 
+def quote_path(name: str) -> str:
+    """Return a table's name of up to three parts in SQL.
+
+    >>> quote_path("my data.visits")
+    '"my data".visits'
+    """
+    return ".".join(map(quote_where_needed, name.split(".")))
+
+
 def span_of(node: exp.Expr | None) -> Span | None:
     """Return a node's span in the cell; None for a generated node."""
     if node is None:

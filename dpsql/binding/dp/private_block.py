@@ -295,7 +295,8 @@ class AggregatingBlock(ABC):
         for node in expressions:
             if node.is_star:
                 raise privacy_error(node, "rows can't be grouped by all of their columns.")
-            unit = next((c for c in node.find_all(exp.Column) if self.is_unit(c)), None)
+            outside = node.walk(prune=lambda part: isinstance(part, exp.Query))
+            unit = next((c for c in outside if isinstance(c, exp.Column) and self.is_unit(c)), None)
             if unit is not None:
                 itself = "the privacy unit can't be a group: each group would be one unit."
                 what = itself if unit is node else "groups can't be made of the privacy unit."
@@ -409,12 +410,12 @@ class AggregatingBlock(ABC):
 
     def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
         """Return an expression of the finished statement: keys and aggregates are columns of the release."""
-        if isinstance(node, exp.Query):
-            self.binder.public_query(node, self.env)
-            return node
         constant = isinstance(node, exp.Literal | exp.Star | exp.Boolean | exp.Null)
         if not constant and (found := self._key(node)) is not None:
             return found
+        if isinstance(node, exp.Query):
+            self.binder.public_query(node, self.env)
+            return node
         if (call := self.call_of(node)) is not None and not isinstance(node, exp.Window):
             return self.aggregate(call)
         refuse_elsewhere(node, self.options)

@@ -43,7 +43,7 @@ from dpsql.binding.values.sql_types import TEXT, TIMESTAMP, Bounds, Type, Typed,
 from dpsql.binding.values.total_expressions import make_total
 from dpsql.engine.base import Engine
 from dpsql.errors import BindError, EngineError, Error, PolicyError, Span, did_you_mean
-from dpsql.language.dialect import bind_error, is_not_null, list_nodes, span_of, to_sql
+from dpsql.language.dialect import bind_error, is_not_null, list_nodes, quote_path, span_of, to_sql
 from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import Column, Policy, Table
 from dpsql.policy.tables import Hop
@@ -92,9 +92,9 @@ class Catalog:
         if whole and (found := self.policy.tables.get(name)) is not None:
             return found
         known = [table.name for table in self.policy.tables.values()]
-        hint = did_you_mean(name, known) or "the policy names no tables yet."
+        hint = did_you_mean(name, known, quote_path) or "the policy names no tables yet."
         if "." in name and not hint.startswith("did you mean"):
-            hint = did_you_mean(name.rpartition(".")[2], known) or hint
+            hint = did_you_mean(name.rpartition(".")[2], known, quote_path) or hint
         if fold(name).startswith("information_schema."):
             hint = "write SHOW TABLES for the tables, and DESCRIBE with a table's name for its columns."
         raise BindError(f"there is no table {name}.", span=span, hint=hint, sqlstate="42P01")

@@ -32,6 +32,7 @@ from dpsql.binding.public_statement import (
     make_unique,
     resolve_key,
     substitute_aliases,
+    write_over_rows,
 )
 from dpsql.binding.relations import relation as rel
 from dpsql.binding.relations import windows as own
@@ -446,11 +447,12 @@ def combine(
     """
     word = tree.key.upper()
     if tree.args.get("by_name"):
-        what = "BY NAME is not supported over private rows."
-        word = word if tree.args.get("distinct") else f"{word} ALL"
-        raise privacy_error(
-            tree.left, what, f"write {word} instead of {word} BY NAME: columns meet by their places."
-        )
+        by_name = {rel.fold(f.name): f for f in right.fields}
+        wanted = [rel.fold(f.name) for f in left.fields]
+        if sorted(wanted) != sorted(rel.fold(f.name) for f in right.fields) or len(by_name) < len(wanted):
+            what = f"{word} BY NAME needs the same columns on both sides here."
+            raise privacy_error(tree.left, what, "name the same columns on both sides.")
+        right = replace(right, fields=tuple(by_name[name] for name in wanted))
     for clause in ("limit", "order"):
         if tree.args.get(clause):
             raise privacy_error(tree.args[clause], "private rows have no order to cut by.")
@@ -615,8 +617,13 @@ def _require_values(pivot: exp.Expr) -> None:
 
 def _pivot(binder: Binder, item: exp.Expr, pivot: exp.Expr, relation: rel.Relation, env: Env) -> exp.Select:
     names = rel.Names((relation,))
-    values = [list(_values_of(binder, place, names, env)) for place in pivot.args.get("fields") or []]
     aggregates = pivot.expressions
+    group = pivot.args.get("group")
+    places = pivot.args.get("fields") or []
+    shown = ", ".join(map(to_sql, [*(group.expressions if group else ()), *(place.this for place in places)]))
+    asked = Select((shown, *map(to_sql, aggregates)), group=shown)
+    rows = write_over_rows(exp.Select().from_(item.copy(), copy=False), asked)
+    values = [list(_values_of(binder, place, names, env, rows)) for place in places]
     size = math.prod(map(len, values)) * len(aggregates)
     if size > MAX_PIVOTED:
         what = f"this PIVOT makes {size:,} columns; the limit is {MAX_PIVOTED}."
@@ -636,9 +643,9 @@ def _pivot(binder: Binder, item: exp.Expr, pivot: exp.Expr, relation: rel.Relati
 
 
 def _values_of(
-    binder: Binder, place: exp.Expr, names: rel.Names, env: Env
+    binder: Binder, place: exp.Expr, names: rel.Names, env: Env, rows: str | None
 ) -> Iterator[tuple[str, list[exp.Expr]]]:
-    """Yield the column name of each pivoted value, and its conditions."""
+    """Yield the column name of each pivoted value, and its conditions; ``rows`` is a query with the values in rows."""
     columns = list(place.this.expressions) if isinstance(place.this, exp.Tuple) else [place.this]
     written = list(place.args.get("expressions") or [])
     if not written:
@@ -653,7 +660,10 @@ def _values_of(
         else:
             by = to_sql(columns[0])
             what = f"the columns of this PIVOT would tell which values of {by} occur."
-            raise privacy_error(columns[0], what, _LIST_HINT.format(by=by))
+            hint = _LIST_HINT.format(by=by)
+            raise privacy_error(
+                columns[0], what, f"write {rows}: a row for each value; or {hint}" if rows else hint
+            )
     for item in written:
         value = item.this if isinstance(item, exp.PivotAlias) else item
         parts = list(value.expressions) if isinstance(value, exp.Tuple) else [value]

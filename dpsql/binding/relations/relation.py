@@ -428,8 +428,12 @@ class Names:
         quoted = isinstance(node.this, exp.Identifier) and node.this.quoted and not table
         text = f"text needs single quotes: write '{node.name}'."
         compared = isinstance(node.parent, exp.EQ | exp.NEQ) and node.arg_key == "expression" and not table
-        unquoted = compared and find_nearest(node.name, names) is None
-        hint = text if quoted or unquoted else did_you_mean(node.name, names, quote_where_needed)
+        near = find_nearest(node.name, names) is not None
+        hint = did_you_mean(node.name, names, quote_where_needed)
+        if quoted:
+            hint = f"{hint} Otherwise, {text}" if near else text
+        elif compared and not near:
+            hint = text
         raise bind_error(node, f"there is no column {node.name} here.", hint, sqlstate="42703")
 
     def known(self, node: exp.Expr) -> Field | None:

@@ -44,6 +44,7 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.language.dialect import (
     bind_error,
     copy_tree,
+    name_called,
     parse_select,
     privacy_error,
     quote_where_needed,
@@ -189,7 +190,18 @@ def _scalar(inner: CorrelatedQuery, more: tuple[exp.Expr, ...]) -> Typed:
     """Return one aggregate over the rows of the outer row; it has a value whatever the data."""
     _same_width(1, inner.select.expressions, inner.select)
     item = inner.select.expressions[0].unalias()
-    if not aggregates(inner.select):
+    called = list(item.find_all(exp.AggFunc))
+    for call in called:
+        named = list(call.find_all(exp.Column))
+        if named and all(map(inner.names.elsewhere, named)):
+            what = f"{to_sql(call)} names no column of its own subquery, so it would aggregate the rows around it."
+            raise bind_error(call, what, "name a column of the subquery's FROM in it.")
+    if called and not aggregates(inner.select):
+        what = f"{name_called(called[0]).upper()} can't be used in a subquery about one row."
+        raise privacy_error(
+            item, what, "compute it per privacy unit in a subquery in FROM, and join that by the unit."
+        )
+    if not called:
         hint = f"write MAX({to_sql(item)}), or another aggregate."
         raise privacy_error(item, "this subquery may find several rows.", hint)
     grouped = Grouped(inner.names, rows=bound_rows(inner.bound))

@@ -282,14 +282,14 @@ def _as_moment(typed: Typed, known: Sequence[Typed], what: str) -> exp.Expr:
         message = f"{what} combines a moment with local times of {typed.type.zone} whose moments are no longer known."
         hint = "compare it with a local time, such as '2024-03-01 12:00:00'."
         raise bind_error(typed.place, message, hint)
-    column = next((t.place for t in known if t.type.kind == "MOMENT" and t.place is not None), None)
     if isinstance(typed.place, exp.Literal):
         text = typed.place.name.strip()
         hint = f"write '{text}{'Z' if ':' in text else 'T00:00:00Z'}' for UTC, or end it in another offset."
     elif typed.type.kind == "TEXT":
         hint = f"write (TRY_CAST({shown} AS TIMESTAMP) AT TIME ZONE 'UTC')."
     else:
-        hint = f"write {'ts' if column is None else to_sql(column)} AT TIME ZONE 'UTC', or another zone."
+        local = f"CAST({shown} AS TIMESTAMP)" if typed.type.kind == "DATE" else shown
+        hint = f"write ({local} AT TIME ZONE 'UTC') instead of {shown}, or with another zone."
     raise bind_error(typed.place, f"{what} combines a TIMESTAMP WITH TIME ZONE with a local time.", hint)
 
 
