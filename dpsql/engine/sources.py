@@ -333,7 +333,8 @@ _ENUM = re.compile(r"ENUM\((?:'(?:[^']|'')*'(?:, *)?)*\)")
 _LENGTH = re.compile(r"\[\d+\]")
 _ZONED_NS = re.compile(r'(?<!")\bTIMESTAMPTZ_NS\b(?!")')
 _NULL = re.compile(r'(?<!")"NULL"(?![" ])')
-_JSON = re.compile(r'("(?:[^"]|"")*")|\bJSON(?=[\[\],)]|$)')
+_READ_AS = {"JSON": "VARCHAR", "TIME_NS": "TIME"}
+_READ = re.compile(rf'("(?:[^"]|"")*")|\b({"|".join(_READ_AS)})(?=[\[\],)]|$)')
 _PARTITION = re.compile(r"([^=/]+)=([^/]*)")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _PLAIN_PARTITION = re.compile(r"\w+=(?!null$|__hive_default_partition__$)[\w .:+-]+", re.IGNORECASE)
@@ -341,8 +342,8 @@ _PLAIN_PARTITION = re.compile(r"\w+=(?!null$|__hive_default_partition__$)[\w .:+
 
 
 def simplify_type(kind: str) -> str:
-    """Return a type as exact queries see it: VARCHAR for an ENUM or JSON, a list for an array of fixed length, INTEGER for
-    NULL alone.
+    """Return a type as exact queries see it: VARCHAR for an ENUM or JSON, TIME for TIME_NS, a list for an array of fixed
+    length, INTEGER for NULL alone.
 
     The labels of an ENUM are data. DuckDB fails on stored JSON that is none, and on texts that it compares with JSON.
     Some of DuckDB's functions over arrays fail if there is a row. The type of values that are all NULL can't be written
@@ -352,8 +353,10 @@ def simplify_type(kind: str) -> str:
     'STRUCT("NULL" DATE, b INTEGER[])'
     >>> simplify_type('STRUCT("JSON" JSON[], JSON DATE)')
     'STRUCT("JSON" VARCHAR[], JSON DATE)'
+    >>> simplify_type("TIME_NS[]")
+    'TIME[]'
     """
-    kind = _JSON.sub(lambda found: found[1] or "VARCHAR", kind)
+    kind = _READ.sub(lambda found: found[1] or _READ_AS[found[2]], kind)
     kind = _ZONED_NS.sub(ZONED, _ENUM.sub("VARCHAR", kind))
     return _NULL.sub("INTEGER", _LENGTH.sub("[]", kind))
 

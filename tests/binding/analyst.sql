@@ -1439,8 +1439,7 @@ SELECT * FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) PIVOT (SUM(
 -- hint: keep the privacy unit's own column on both sides, unchanged, and join on it.
 SELECT COUNT(*) FROM (SELECT ward FROM visits) a JOIN visits b USING (ward)
 
--- refused: BY NAME is not supported over private rows.
--- hint: write UNION ALL instead of UNION ALL BY NAME: columns meet by their places.
+-- answered
 SELECT COUNT(*) FROM (SELECT patient FROM visits UNION ALL BY NAME SELECT patient FROM patients)
 
 -- answered
@@ -1604,7 +1603,7 @@ SELECT k, COUNT(*) FROM visits UNPIVOT (v FOR k IN (small, s16)) GROUP BY k
 UNPIVOT (SELECT COUNT(*) AS n, COUNT(DISTINCT patient) AS s FROM visits) ON n, s INTO NAME k VALUE v
 
 -- refused: the columns of this PIVOT would tell which values of doctor occur.
--- hint: list the values of doctor that become columns, in parentheses after it and the word in.
+-- hint: write SELECT ward, doctor, COUNT(*) FROM visits GROUP BY ward, doctor: a row for each value; or list the values of doctor that become columns, in parentheses after it and the word in.
 PIVOT visits ON doctor USING COUNT(*) GROUP BY ward
 
 -- refused: the columns of a PIVOT must be listed.
@@ -1695,7 +1694,7 @@ SELECT AVG(NULLIF(score, 'inf'::DOUBLE)) FROM visits
 SELECT COUNT(*) FROM visits WHERE stay > '3 days'
 
 -- refused: >> can't be used on private rows.
--- hint: write visit // 4.
+-- hint: write ((visit - (visit & 3)) // 4) instead of visit >> 2.
 SELECT COUNT(*) FROM visits WHERE visit >> 2 = 4
 
 -- refused: ~ can't be used on private rows.
@@ -1731,9 +1730,37 @@ SELECT AVG(COLUMNS(lambda c: c = 'cost')) FROM visits
 SELECT COUNT(*) FROM visits WHERE json_exists(doctor, '$.a')
 
 -- refused: json_value can't be used on private rows: it fails on text that is no JSON.
--- hint: write json_extract_string(doctor, '$.a') instead of json_value(doctor, '$.a').
+-- hint: write CASE WHEN left(json_extract(doctor, '$.a'), 1) NOT IN ('{', '[', 'n') THEN json_extract(doctor, '$.a') END instead of json_value(doctor, '$.a').
 SELECT json_value(doctor, '$.a') AS k, COUNT(*) FROM visits GROUP BY k
 
 -- refused: epsilon is given twice.
 -- hint: leave epsilon out.
 SELECT WITH DP OPTIONS (epsilon = 1, epsilon = 2) COUNT(*) FROM visits
+
+-- answered
+SELECT COUNT(*) FROM (SELECT patient, ward AS x FROM visits UNION ALL BY NAME SELECT ward AS x, patient FROM visits)
+
+-- refused: UNION ALL BY NAME needs the same columns on both sides here.
+-- hint: name the same columns on both sides.
+SELECT COUNT(*) FROM (SELECT patient, ward FROM visits UNION ALL BY NAME SELECT patient FROM visits)
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE (ward, cost) < ('B', 50)
+
+-- answered
+SELECT ward.lower() AS w, COUNT(*) FROM visits GROUP BY ward.lower()
+
+-- answered
+SELECT (SELECT MAX(floor) FROM wards w WHERE w.ward = v.ward) AS f, COUNT(*) FROM visits v GROUP BY f
+
+-- refused: a column by its place in FROM can't be used on private rows.
+-- hint: write the name of the column.
+SELECT #1, COUNT(*) FROM visits GROUP BY ward
+
+-- refused: MAX(v.patient) names no column of its own subquery, so it would aggregate the rows around it.
+-- hint: name a column of the subquery's FROM in it.
+SELECT COUNT(*) FROM visits v WHERE (SELECT MAX(v.patient) FROM wards w WHERE w.ward = v.ward) > 3
+
+-- refused: there is no column wrad here.
+-- hint: did you mean ward? Otherwise, text stands in single quotes: write 'wrad'.
+SELECT COUNT(DISTINCT "wrad") FROM visits

@@ -328,3 +328,26 @@ def test_a_hint_for_an_expression_has_its_values(written: str) -> None:
         assert found is not None
         different = f"SELECT COUNT(*) FROM t WHERE ({written}) IS DISTINCT FROM ({found[1]})"
         assert con.execute(different).fetchall() == [(0,)]
+
+
+def test_names_in_hints_are_quoted_part_by_part() -> None:
+    with duckdb.connect() as con:
+        con.execute('CREATE SCHEMA "my data"; CREATE TABLE "my data".visits AS SELECT 1 AS u, \'a\' AS w')
+        policy = dpsql.Policy.loads(
+            'budget.epsilon = 1\ntables."my data.visits" = { privacy_unit = "u", max_rows = 1 }'
+        )
+        with dpsql.connect(con, policy=policy) as session:
+            for text, hint in (
+                ("SELECT COUNT(*) FROM visits", 'did you mean "my data".visits?'),
+                (
+                    'SELECT LIST(w) FROM "my data".visits',
+                    'write SELECT w, COUNT(*) FROM "my data".visits GROUP BY w',
+                ),
+                (
+                    'SELECT LIST(w) FROM "my data".visits AS v',
+                    'write SELECT w, COUNT(*) FROM "my data".visits AS v GROUP',
+                ),
+            ):
+                with pytest.raises(dpsql.Error) as caught:
+                    session.explain(text)
+                assert str(caught.value.hint).startswith(hint)

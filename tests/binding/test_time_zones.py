@@ -225,7 +225,7 @@ REFUSED = (
     ("SELECT WITH SUBSAMPLE OPTIONS (combine = 'stable_mode') MAX(ts) FROM t", "(ts AT TIME ZONE 'UTC')"),
     ("SELECT COUNT(*) FROM t WHERE ts < '2024-03-05'", "'2024-03-05T00:00:00Z'"),
     ("SELECT COUNT(*) FROM t WHERE ts < '2024-03-05 10:00:00'", "'2024-03-05 10:00:00Z'"),
-    ("SELECT COUNT(*) FROM t WHERE ts < clock", "ts AT TIME ZONE 'UTC'"),
+    ("SELECT COUNT(*) FROM t WHERE ts < clock", "write (clock AT TIME ZONE 'UTC') instead of clock"),
     ("SELECT COUNT(*) FROM t WHERE TIMESTAMPTZ '2024-03-05' < ts", "TIMESTAMPTZ '2024-03-05 00:00:00+00'"),
     ("SELECT COUNT(*) FROM t WHERE clock::TIMESTAMPTZ < ts", "(clock AT TIME ZONE 'UTC')"),
     ("SELECT COUNT(*) FROM t WHERE ts AT TIME ZONE 'Europe/Berln' < '2024-03-05'", "did you mean 'Europe/Berlin'?"),

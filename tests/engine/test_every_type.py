@@ -310,3 +310,34 @@ def test_enumerations_keep_their_order(kind: str, tmp_path: Path) -> None:
         assert [row[0] for row in session.sql(f"{grouped} ORDER BY x").fetchall()] == LABELS
         counts = "SELECT COUNT(x), COUNT(*) FILTER (WHERE x IS NULL), COUNT(DISTINCT x) FROM t"
         assert session.sql(counts).fetchone() == (600, 0, 3)
+
+
+def test_times_of_nanoseconds_are_times(tmp_path: Path) -> None:
+    """As polars writes them."""
+    bounds = "columns.x.bounds = [08:00:00, 09:00:00]"
+    policy = dpsql.Policy.loads(
+        f"budget.epsilon = 1e9\n[tables]\nt.privacy_unit = 'u'\nt.max_rows = 1\nt.{bounds}\n"
+        f"t.source = '{tmp_path / 't.parquet'}'"
+    )
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE t AS SELECT i AS u, CAST(TIME '08:00' + to_minutes(i % 3) AS TIME_NS) AS x FROM range(90) r(i)"
+        )
+        con.execute(f"COPY t TO '{tmp_path / 't.parquet'}'")
+    with dpsql.connect(policy=policy) as session:
+        asked = "SELECT WITH DP OPTIONS (epsilon = 1e7) COUNT(DISTINCT x), COUNT(*) FILTER (WHERE x > '08:00:30') FROM t"
+        assert session.sql(asked.replace("COUNT(DISTINCT x)", "COUNT(x)")).fetchall() == [(90, 60)]
+        keys = "SELECT WITH DP OPTIONS (epsilon = 1e7) hour(x) AS h, COUNT(*) FROM t GROUP BY h ORDER BY 2 DESC LIMIT 1"
+        assert session.sql(keys).fetchall() == [(8, 90)]
+
+
+@pytest.mark.parametrize("value", ["i::BIT", "(TIME '08:00' + to_minutes(i))::TIMETZ"])
+def test_a_unit_of_a_type_without_a_proof_is_refused(value: str) -> None:
+    with duckdb.connect() as con:
+        con.execute(f"CREATE TABLE t AS SELECT {value} AS u FROM range(9) r(i)")
+        policy = dpsql.Policy.loads("budget.epsilon = 1\ntables.t = { privacy_unit = 'u', max_rows = 1 }")
+        with (
+            dpsql.connect(con, policy=policy) as session,
+            pytest.raises(dpsql.PolicyError, match="is the privacy unit"),
+        ):
+            session.sql("SELECT COUNT(*) FROM t")

@@ -57,6 +57,8 @@ WIDE = 40
 """The most columns of a table that are written out whether or not a statement names them."""
 _PERIODS = ("INTEGER", "TEXT", "DATE", "TIMESTAMP", "BOOLEAN")
 """Types that a period may have: their equal values are indistinguishable."""
+_NO_UNITS = ("BIT", "TIME WITH TIME ZONE", "VARIANT")
+"""Types without a proof that equal values are one unit."""
 _BASE, _KEY, _FOUND = "base", "path_key", "path_unit"
 Describe = Callable[[str], list[tuple[str, str]]]
 """Returns names and SQL types of a public query's columns, without private data."""
@@ -213,6 +215,11 @@ class Catalog:
                 raise PolicyError(
                     f"{table.name}.{name} leads to the privacy unit, so it can't be read as local times.",
                     hint=f"remove time_zone from {name}: different moments may show one local time.",
+                )
+            if is_unit and kind.sql in _NO_UNITS:
+                hint = "name a view in the policy in which it is a VARCHAR."
+                raise PolicyError(
+                    f"{where} is the privacy unit, and values of {kind.sql} can't be one.", hint=hint
                 )
             if is_unit and table.period is not None:  # a part of the unit, which its other periods share
                 is_unit, anchors = False, {*anchors, CLAIMED, PERSON}

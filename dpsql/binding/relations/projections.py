@@ -450,6 +450,7 @@ def combine(
         by_name = {rel.fold(f.name): f for f in right.fields}
         wanted = [rel.fold(f.name) for f in left.fields]
         if sorted(wanted) != sorted(rel.fold(f.name) for f in right.fields) or len(by_name) < len(wanted):
+            word = word if tree.args.get("distinct") else f"{word} ALL"
             what = f"{word} BY NAME needs the same columns on both sides here."
             raise privacy_error(tree.left, what, "name the same columns on both sides.")
         right = replace(right, fields=tuple(by_name[name] for name in wanted))

@@ -397,7 +397,7 @@ def _bind(node: exp.Expr, bind: Bind, scope: ColumnScope) -> Typed:
         if parts is not None:
             refuse_rest(node, *parts.split())
         return handler(node, bind)
-    if isinstance(node, exp.Func) and not isinstance(node, exp.AggFunc | exp.Exists):
+    if isinstance(node, exp.Func) and not isinstance(node, exp.AggFunc | exp.Exists | exp.Struct):
         return row_functions.bind_function(node, bind)
     raise _refusal(node)
 
@@ -422,6 +422,7 @@ _HINTS = {
     "any": "list the values in parentheses behind the word in.",
     "tuple": "compare the columns one by one.",
     "positionalcolumn": "write the name of the column.",
+    "struct": "use its parts as columns of their own.",
 }
 
 
