@@ -1758,9 +1758,9 @@ SELECT (SELECT MAX(floor) FROM wards w WHERE w.ward = v.ward) AS f, COUNT(*) FRO
 SELECT #1, COUNT(*) FROM visits GROUP BY ward
 
 -- refused: MAX(v.patient) names no column of its own subquery, so it would aggregate the rows around it.
--- hint: name a column of the subquery's FROM in it.
+-- hint: name a column of the subquery's own tables in it.
 SELECT COUNT(*) FROM visits v WHERE (SELECT MAX(v.patient) FROM wards w WHERE w.ward = v.ward) > 3
 
 -- refused: there is no column wrad here.
--- hint: did you mean ward? Otherwise, text stands in single quotes: write 'wrad'.
+-- hint: did you mean ward? Otherwise, text needs single quotes: write 'wrad'.
 SELECT COUNT(DISTINCT "wrad") FROM visits

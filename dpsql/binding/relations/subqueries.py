@@ -195,7 +195,7 @@ def _scalar(inner: CorrelatedQuery, more: tuple[exp.Expr, ...]) -> Typed:
         named = list(call.find_all(exp.Column))
         if named and all(map(inner.names.elsewhere, named)):
             what = f"{to_sql(call)} names no column of its own subquery, so it would aggregate the rows around it."
-            raise bind_error(call, what, "name a column of the subquery's FROM in it.")
+            raise bind_error(call, what, "name a column of the subquery's own tables in it.")
     if called and not aggregates(inner.select):
         what = f"{name_called(called[0]).upper()} can't be used in a subquery about one row."
         raise privacy_error(
