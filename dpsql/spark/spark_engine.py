@@ -21,44 +21,41 @@ import os
 import socket
 import warnings
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import field
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyarrow import parquet
+from sqlglot import exp
 
+from dpsql.binding.public_statement import resolve_key
+from dpsql.binding.relations.relation import fold
 from dpsql.binding.values.sql_types import Type
 from dpsql.engine.base import Engine, find_files, hash_lines, list_origins
 from dpsql.engine.sandbox import TypedColumns, write_empty_query
 from dpsql.engine.sources import name_view
 from dpsql.errors import BindError, PolicyError
+from dpsql.language.dialect import parse_fragment, parse_select, to_sql
 from dpsql.late_dataclass import dataclass
 from dpsql.policy.model import Policy, Table
-from dpsql.spark.spark_values import backquote, spark_type
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-from collections.abc import Sequence
-from dataclasses import field
-from itertools import count
-from typing import NamedTuple
-
-from sqlglot import exp
-
-from dpsql.binding.public_statement import resolve_key
-from dpsql.binding.relations.relation import fold
-from dpsql.language.dialect import parse_fragment, parse_select, to_sql
 from dpsql.spark.spark_expressions import compare, translate, write_direction
 from dpsql.spark.spark_values import (
     LONG,
     SparkColumns,
     SparkValue,
+    backquote,
     find_common_type,
     refusal,
+    spark_type,
     write_cast,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _SETTINGS = {
     "spark.sql.ansi.enabled": "true",
@@ -365,14 +362,11 @@ def cast_to_schema(table: pa.Table, shape: pa.Schema) -> pa.Table:
     return pa.table(columns, names=shape.names)
 
 
-ColumnTypes = Sequence[tuple[str, str]]
-"""Column names, with DuckDB's types."""
-
 MAX_QUERY_LENGTH = 1 << 20
 """The most characters of a translated query: a value that is used several times is written several times."""
 
 
-def spark_sql(text: str, relations: Mapping[str, ColumnTypes]) -> str:
+def spark_sql(text: str, relations: Mapping[str, TypedColumns]) -> str:
     """Translate an exact query of a plan to Spark.
 
     Args:
@@ -419,10 +413,10 @@ _AS_OF: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.GTE: ">=", exp.GT: ">", ex
 _EXCHANGED = {"=": "=", ">=": "<=", ">": "<", "<=": ">=", "<": ">"}
 _OPPOSITE = {">=": "<", ">": "<=", "<=": ">", "<": ">="}
 _RELATION_PARTS = ("this", "alias", "db", "catalog", "joins")
-_PARTS = (
-    "with_ kind expressions from_ joins where group having qualify order limit distinct operation_modifiers"
+_SELECT_PARTS = (
+    *("with_", "kind", "expressions", "from_", "joins", "where", "group", "having", "qualify"),
+    *("order", "limit", "distinct", "operation_modifiers"),
 )
-_SELECT_PARTS = tuple(_PARTS.split())
 
 
 def _only(node: exp.Expr, what: str, *known: str) -> None:
@@ -784,8 +778,7 @@ def _look(node: exp.Expr) -> _Look | None:
 
 
 def _rewrite_quantile(node: exp.Select) -> exp.Select:
-    """Rewrite ``SELECT PERCENTILE_DISC(p) WITHIN GROUP (ORDER BY v) AS q FROM ...`` as the first value that p of the
-    rows reach.
+    """Rewrite ``SELECT QUANTILE_DISC(v, p ORDER BY v) AS q FROM ...`` as the first value that p of the rows reach.
 
     Spark supports it for doubles only, and would keep all values in one task's memory; sums over the distinct values
     may spill, and support any type.
@@ -805,9 +798,7 @@ def _rewrite_quantile(node: exp.Select) -> exp.Select:
 
 
 def _quantile_of(item: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
-    """Return the value and the share, in a plan's form or in the normal form ``QUANTILE_DISC(v, p ORDER BY v)``."""
-    if isinstance(item, exp.WithinGroup) and isinstance(item.this, exp.PercentileDisc):
-        return item.expression.expressions[0].this, item.this.this
+    """Return the value and the share of a quantile in normal form."""
     if not isinstance(item, exp.PercentileDisc) or not isinstance(item.expression, exp.Order):
         return None
     (by, *more) = item.expression.expressions

@@ -430,13 +430,6 @@ def _filter(walk: Walk, node: exp.Expr) -> SparkValue:
     return _aggregate(walk, node.this, f" FILTER (WHERE {condition.sql})")
 
 
-def _within_group(walk: Walk, node: exp.Expr) -> SparkValue:
-    inner, order = node.this, node.expression
-    if not isinstance(inner, exp.PercentileDisc | exp.PercentileCont) or len(order.expressions) != 1:
-        raise refusal("WITHIN GROUP")
-    return _quantile(inner, walk.of(order.expressions[0].this), walk.of(inner.this), "")
-
-
 _RANKS = {exp.RowNumber: "row_number", exp.DenseRank: "dense_rank", exp.Rank: "rank"}
 
 
@@ -497,7 +490,7 @@ _NODES: dict[type[exp.Expr], Callable[..., SparkValue]] = {
     exp.Least: partial(_choose, "least"), exp.Greatest: partial(_choose, "greatest"),
     exp.Add: partial(_arithmetic, "+"), exp.Sub: partial(_arithmetic, "-"), exp.Mul: partial(_arithmetic, "*"),
     exp.Neg: _negate, exp.Try: _try, exp.Cast: _cast, exp.TryCast: _cast,
-    exp.Filter: _filter, exp.WithinGroup: _within_group, exp.Window: _window,
+    exp.Filter: _filter, exp.Window: _window,
 }  # fmt: skip
 _OPERATORS: dict[type[exp.Expr], Callable[[SparkValue, SparkValue], SparkValue]] = {
     exp.And: partial(_connect, "AND"), exp.Or: partial(_connect, "OR"),

@@ -55,14 +55,13 @@ def test_every_corpus_statement_can_be_written(case: Case, session: dpsql.Sessio
         lent = {i.name: inside.finisher(session).describe(i.sql, made, plan.public) for i in block.inputs}
         for query in getattr(block.operator, "checked", block.operator.queries):
             known = {**tables, **lent, **block.operator.provides}
-            texts = [query]
-            if query not in getattr(block.operator, "apart", ()):
-                names = {n: [c for c, _ in given] for n, given in {**lent, **block.operator.provides}.items()}
-                texts.append(inside.gate(session).exact(query, names))
-            for text in texts:
-                written = spark_sql(fill_parameters(text, {"salt": 5, "first": 0, "last": 3}), known)
-                assert SALT not in written
-                assert "hash(xor" not in written
+            if query in getattr(block.operator, "apart", ()):
+                continue
+            names = {n: [c for c, _ in given] for n, given in {**lent, **block.operator.provides}.items()}
+            text = inside.gate(session).exact(query, names)
+            written = spark_sql(fill_parameters(text, {"salt": 5, "first": 0, "last": 3}), known)
+            assert SALT not in written
+            assert "hash(xor" not in written
 
 
 def written(expression: str) -> str:
@@ -116,10 +115,9 @@ def test_texts_in_normal_form_are_written_too() -> None:
     pairs = "SELECT t.u AS u FROM t AS t WHERE (t.u, t.b) IN (SELECT (s.u, s.b) AS o0 FROM t AS s)"
     assert "((`t`.`u`, `t`.`b`) IN (SELECT `s`.`u` AS `o0`, `s`.`b` AS `o1` FROM" in spark_sql(pairs, TABLE)
     within = "SELECT PERCENTILE_DISC(0.25) WITHIN GROUP (ORDER BY t.u) AS q FROM t AS t"
-    assert "percentile" not in spark_sql(within, TABLE)
-    assert spark_sql(write_parameters(normalise(within)), TABLE).replace("`r0`", "`t`") == spark_sql(
-        within, TABLE
-    )
+    text = spark_sql(write_parameters(normalise(within)), TABLE)
+    assert "percentile" not in text
+    assert " OVER (ORDER BY " in text
 
 
 def test_the_first_groups_of_a_unit_are_numbered_within_it() -> None:
