@@ -643,7 +643,7 @@ class Ledger:
 
     @contextmanager
     def hold_releases(self, wait: Callable[[], None]) -> Iterator[None]:
-        """Let one session at a time draw releases within the block; ``wait`` is called until no other does."""
+        """Restrict the drawing of releases within the block to one session at a time; ``wait`` is called until no other draws."""
         with nullcontext() if self.path is None else hold_releases(self.path, wait):
             yield
 

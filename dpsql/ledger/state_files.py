@@ -457,7 +457,7 @@ def keep_servers_away(ledger: Path) -> Iterator[None]:
 
 @contextmanager
 def hold_releases(ledger: Path, wait: Callable[[], None]) -> Iterator[None]:
-    """Let one session at a time draw releases within the block: the next one finds the answers that this one pays for.
+    """Restrict the drawing of releases within the block to one session: the next one finds the answers that this one pays for.
 
     ``wait`` is called until no other session does. If the folder can't be written or locked, none waits.
     """

@@ -414,7 +414,7 @@ class Part(ABC):
     query: str
     keys: tuple[str, ...]
     confidence: float | None = None
-    """The level of its intervals; None where it shows none."""
+    """The level of its intervals; None if it shows none."""
     by_group: ClassVar[bool] = False
     """Whether it answers for each group independently of the others."""
 

@@ -140,7 +140,7 @@ class TokenFile:
             records[name] = replace(found, paused=found.paused or f"{why} ({when})")
 
     def end(self, name: str, what: str) -> None:
-        """Let a running server end a session, ``1a2b3c4d``, or stop a statement, ``#17``; PolicyError as for :meth:`pause`."""
+        """Ask a running server to end a session, ``1a2b3c4d``, or a statement, ``#17``; PolicyError as for :meth:`pause`."""
         with self._writing() as records:
             found = self._find_record(records, name)
             kept = [order for order in found.ended.split() if order.split("@")[0] in found.list_ended()]

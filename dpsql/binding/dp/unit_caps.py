@@ -237,7 +237,7 @@ class CapChange:
 
 
 def find_cap_change(exact: Exact, groups: int) -> CapChange | None:
-    """Return the change of a cap that would help most; None where each unit is one row, or caps are found privately.
+    """Return the change of a cap that would help most; None if each unit is one row, or caps are found privately.
 
     Caps on groups and on the rows in each multiply. So where no cap on all rows holds, one of as many rows as the larger of the
     two helps most: it loses nothing of a unit that fills one group, or has a row in each. Else half of the cap is proposed.
