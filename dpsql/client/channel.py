@@ -245,19 +245,14 @@ class FlightChannel:
                 f"the certificate of {self.address} is not one that is trusted here.",
                 hint='tls_ca="ca.pem" names the authority that the owner uses.',
             )
-        if self.address.location.startswith("grpc+tcp:") and re.search(_CLOSED, text, re.I):
+        if self.address.socket is None and re.search(_CLOSED, text, re.I):
             secure = self.address.shown.replace("grpc+tcp:", "grpc+tls:")
-            return ServerError(
-                f"{self.address} closed the connection before a word was said.",
-                hint=f'it may speak TLS: {secure}, and tls_ca="ca.pem" names the authority that the owner uses.',
-            )
-        if self.address.tls and re.search(_CLOSED, text, re.I):
-            return ServerError(
-                f"{self.address} closed the connection before a word was said.",
-                hint="it takes no such client certificate; its authority has to sign it."
-                if self.certificate is not None
-                else 'it may ask for a client certificate: tls_client_cert="ann.pem", tls_client_key="ann.key".',
-            )
+            hint = 'it may ask for a client certificate: tls_client_cert="ann.pem", tls_client_key="ann.key".'
+            if self.certificate is not None:
+                hint = "it takes no such client certificate; its authority has to sign it."
+            if not self.address.tls:
+                hint = f'it may speak TLS: {secure}, and tls_ca="ca.pem" names the authority that the owner uses.'
+            return ServerError(f"{self.address} closed the connection before a word was said.", hint=hint)
         sentence = _read_sentence(text)
         if sentence and not re.search(r"connect|resolv|lookup|address", sentence, re.I):
             return ServerError(sentence)

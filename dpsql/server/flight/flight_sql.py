@@ -109,7 +109,11 @@ def list_rows(
         policy: the policy.
         schemas: the columns of tables, if they are wanted.
     """
-    place = {"catalog_name": catalog, "db_schema_name": SCHEMA_NAME, "table_type": TABLE_TYPE}
+    place: dict[str, object] = {
+        "catalog_name": catalog,
+        "db_schema_name": SCHEMA_NAME,
+        "table_type": TABLE_TYPE,
+    }
     if name in ("CommandGetCatalogs", "CommandGetTableTypes"):
         return [place]
     if name == "CommandGetDbSchemas" and _is_asked(command, "catalog", catalog):

@@ -515,6 +515,8 @@ def list_output_names(tree: exp.Expr | None) -> list[str]:
 
     >>> list_output_names(sqlglot.parse("SELECT COUNT(*), AVG(x) + 1, y::INTEGER, 1.5::NUMERIC, x AS z FROM t")[0])
     ['count', '?column?', 'y', 'numeric', 'z']
+    >>> list_output_names(sqlglot.parse("SELECT (SELECT 1 AS a UNION SELECT 2), (SELECT 1)")[0])
+    ['a', '?column?']
     """
     items = tree.selects if isinstance(tree, exp.Query) else []
     if any(item.is_star for item in items):
@@ -539,11 +541,7 @@ def _name_output(node: exp.Expr) -> str:
     if isinstance(node, exp.Case | exp.Exists | exp.Array):
         return node.key
     if isinstance(node, exp.Subquery):
-        return (
-            next(iter(node.this.named_selects), "?column?")
-            if isinstance(node.this, exp.Select)
-            else "?column?"
-        )
+        return next(iter(list_output_names(node.this)), "?column?")
     if not isinstance(node, exp.Func) or isinstance(node, exp.Connector):
         return "?column?"
     called = node.meta.get("called") or node.sql("postgres")
@@ -595,9 +593,15 @@ def _write_operators(tree: exp.Expr) -> None:
 
 
 _KEYWORDS = (
-    exp.CurrentUser, exp.SessionUser, exp.CurrentSchema, exp.CurrentDatabase, exp.CurrentCatalog, exp.CurrentVersion,
+    exp.CurrentUser,
+    exp.SessionUser,
+    exp.CurrentSchema,
+    exp.CurrentDatabase,
+    exp.CurrentCatalog,
+    exp.CurrentVersion,
     exp.CurrentSchemas,
-)  # fmt: skip
+)
+"""Functions about the session, some of which are called without brackets."""
 
 
 def _write_calls(tree: exp.Expr, facts: Mapping[str, exp.Expr], settings: ClientSettings | None) -> None:
