@@ -669,6 +669,9 @@ def _reads_all(node: exp.Expr) -> bool:
 
 
 def _sorts(nodes: Sequence[exp.Expr]) -> bool:
+    calls = (call_of(node) for node in nodes if is_private_call(node))
+    if any(call is None or call.name not in _COUNTS or call.distinct for call in calls):
+        return True
     if any(isinstance(node, exp.Group | exp.Window | exp.Distinct | exp.Qualify) for node in nodes):
         return True
     if any(isinstance(node, exp.SetOperation) and node.args.get("distinct") for node in nodes):
@@ -676,7 +679,4 @@ def _sorts(nodes: Sequence[exp.Expr]) -> bool:
     selects = [node for node in nodes if isinstance(node, exp.Select)]
     if any((mode := mode_of(select)) is not None and MODES.get(mode) != "DP" for select in selects):
         return True
-    if sum(bool(select.args.get("joins")) or any(inner_queries(select)) for select in selects) > 1:
-        return True
-    calls = (call_of(node) for node in nodes if is_private_call(node))
-    return any(call is None or call.name not in _COUNTS or call.distinct for call in calls)
+    return sum(bool(select.args.get("joins")) or any(inner_queries(select)) for select in selects) > 1

@@ -28,7 +28,7 @@ from dpsql.binding.relations.plan_size import is_shared, refuse_written
 from dpsql.binding.relations.relation import UNIT, From
 from dpsql.binding.relations.unit_rows import RowCaps, describe_protection, secret_hash
 from dpsql.binding.values.sql_types import SMALL_INTEGERS
-from dpsql.language.dialect import to_sql
+from dpsql.language.dialect import list_nodes, to_sql
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.contribution_caps import ClippedValue
@@ -653,12 +653,13 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
     private groups of integers. Its aggregates must count rows or add clamped values.
     """
     bound = exact.bound
-    plain = not bound.joins and not any(
-        isinstance(n, exp.Join | exp.Group) or is_shared(n) for n in bound.source.walk()
-    )
     kind = bound.unit_type.sql if bound.unit is not None and bound.unit_type is not None else ""
-    coded = write_coded_unit(bound.source) if kind in CODED_UNIT_TYPES and plain else None
-    if (kind not in SMALL_INTEGERS and coded is None) or not plain:
+    if bound.joins or kind not in (*SMALL_INTEGERS, *CODED_UNIT_TYPES):
+        return None
+    if any(isinstance(n, exp.Join | exp.Group) or is_shared(n) for n in list_nodes(bound.source)):
+        return None
+    coded = write_coded_unit(bound.source) if kind in CODED_UNIT_TYPES else None
+    if kind not in SMALL_INTEGERS and coded is None:
         return None
     total, kept = exact.row_total, exact.kept_groups
     if exact.later and (total is not None or kept is not None):

@@ -164,13 +164,26 @@ class GradedGrid:
 
     def number(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the numbers of points, as :meth:`write_step`'s SQL computes them, of the doubles whose even step has 31 bits."""
+        return self._number(self._leave_out_far(values, *_find_extremes(values)))
+
+    def number_clamped(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the numbers of points, between the first and the last, of the same doubles."""
+        low, high = float(self.low / self.steps), float(self.high / self.steps)
+        least, most = _find_extremes(values)
+        if not (low <= least and most <= high):  # or NaN is among them
+            values = np.clip(self._leave_out_far(values, least, most), low, high)
+        return self._number(values)
+
+    def _leave_out_far(self, values: NDArray[np.float64], least: float, most: float) -> NDArray[np.float64]:
         scale, far = float(self._scale(0)), 2.0**31
-        least, most = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
-        if not (-far <= least * scale and most * scale < far - 0.5):  # or NaN is among them
-            with np.errstate(over="ignore"):
-                steps = values * scale
-            values = values[(steps >= -far - 0.5) & (steps < far - 0.5)]
-        signed = not least >= 0  # or NaN was
+        if -far <= least * scale and most * scale < far - 0.5:
+            return values
+        with np.errstate(over="ignore"):
+            steps = values * scale
+        return values[(steps >= -far - 0.5) & (steps < far - 0.5)]
+
+    def _number(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        scale, signed = float(self._scale(0)), _find_extremes(values)[0] < 0
         size = np.abs(values) if signed else values
         # the addend is even, so that halves are rounded to even steps, and leaves them in the lowest bits
         steps = size * scale
@@ -207,6 +220,11 @@ class GradedGrid:
             f"The points are {float(1 / self.steps):g} apart, and closer near 0, with less weight there: a "
             f"value is off by at most 1/{2 * REACH} of itself, down to {float(REACH / self._scale(self.levels)):g}."
         )
+
+
+def _find_extremes(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the least and the greatest; NaN if it is among them."""
+    return (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
 
 
 def _write(number: Fraction) -> str:

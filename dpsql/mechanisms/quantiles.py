@@ -168,7 +168,7 @@ class Quantiles(SteppedPart):
 
     @property
     def number(self) -> NumberRows | None:
-        return self.geometric.number if isinstance(self.geometric, GradedGrid) else None
+        return self.geometric.number_clamped if isinstance(self.geometric, GradedGrid) else None
 
     @property
     def even_ends(self) -> tuple[int, int, Fraction] | None:

@@ -109,7 +109,11 @@ def test_both_routes_number_points_equally(grid: GradedGrid) -> None:
     for outside in (np.nan, np.inf, -np.inf, 1e308, 2.0**32 / scales[0]):
         assert (grid.number(np.append(with_points, outside)) == steps).all()
         assert (grid.number(np.append(outside, with_points)) == steps).all()
-    assert len(grid.number(np.empty(0))) == 0
+        clamped = grid.number_clamped(np.append(with_points, outside))
+        assert (clamped == np.clip(steps, grid.first, grid.last)).all()
+    within = with_points[(steps >= grid.first) & (steps <= grid.last)]
+    assert (grid.number_clamped(within) == grid.number(within)).all()
+    assert len(grid.number(np.empty(0))) == len(grid.number_clamped(np.empty(0))) == 0
 
 
 def test_where_it_is_no_finer_there_is_none() -> None:

@@ -26,7 +26,6 @@ from dpsql.errors import BindError, Span
 from dpsql.exact.normal_form import strip_values
 from dpsql.language.dialect import (
     bind_error,
-    find_nodes,
     has_more_nodes,
     list_nodes,
     parse_fragment,
@@ -331,10 +330,12 @@ def write_public(query: exp.Expr) -> str:
         BindError: it joins too many relations, is too long with its columns' intervals, or has an integer too large for
             a fixed-size type.
     """
-    refuse_public_joins(query)
-    for node in find_nodes(query, exp.Literal):
-        digits = node.name
-        if not node.is_string and digits.isascii() and digits.isdigit() and int(digits) >= MAX_INTEGER:
+    nodes = list_nodes(query)
+    if any(isinstance(node, exp.Select | exp.Join | exp.Lateral | exp.Unnest) for node in nodes[1:]):
+        refuse_public_joins(query)
+    for node in nodes:
+        digits = node.name if isinstance(node, exp.Literal) and not node.is_string else ""
+        if digits.isascii() and digits.isdigit() and int(digits) >= MAX_INTEGER:
             raise bind_error(node, "this integer does not fit 128 bits.", "write a DOUBLE: 1e40.")
     text = to_sql(query)
     if len(text) > MAX_PUBLIC_SIZE:
