@@ -211,12 +211,10 @@ def _read_chain(node: exp.Expr) -> exp.Expr:
         except ValueError:
             what = f"{name} does not take {len(given) + 1} argument{'s' * bool(given)}."
             raise bind_error(node.expression, what) from None
-    names = [part.copy() for part in node.flatten()]
-    return (
-        exp.column(*reversed(names))
-        if all(isinstance(part, exp.Identifier) for part in names)
-        else node.copy()
-    )
+    names = [part.copy() for part in node.flatten() if isinstance(part, exp.Identifier)]
+    if len(names) < len([*node.flatten()]):
+        return node.copy()
+    return exp.column(*reversed(names))
 
 
 def _most_frequent(node: exp.ApproxTopK) -> None:

@@ -118,7 +118,8 @@ def finite_ends(node: Expr) -> Ends | None:
         case Literal(bool()):
             return None
         case Literal(int() | Fraction() as value) | Cast(Literal(int() | Fraction() as value), "DOUBLE"):
-            return _widened(Fraction(value), Fraction(value), abs(value))
+            exact = Fraction(value)
+            return _widened(exact, exact, abs(exact))
         case Literal(float(value)) if math.isfinite(value):
             return Fraction(value), Fraction(value)
         case Cast(_, "DOUBLE"):

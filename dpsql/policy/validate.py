@@ -311,9 +311,9 @@ def settle_bounds(key: str, value: object) -> tuple[Fraction, Fraction]:
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise PolicyError("bounds must be a list of a lowest and a highest number.", hint="bounds = [0, 100]")
     if any(isinstance(item, str) and "/" not in item for item in value):  # a ratio is a text
-        low, high = map(_unquote, value)
-        hint = f"write bounds = [{low or 0}, {high or 100}], without quotes."
-        if low is None and high is None:
+        ends = [_unquote(item) for item in value]
+        hint = f"write bounds = [{ends[0] or 0}, {ends[1] or 100}], without quotes."
+        if ends == [None, None]:
             hint = (
                 "the texts of a column are its values: values = ["
                 + ", ".join(f'"{item}"' for item in value)
