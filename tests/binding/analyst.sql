@@ -1764,3 +1764,7 @@ SELECT COUNT(*) FROM visits v WHERE (SELECT MAX(v.patient) FROM wards w WHERE w.
 -- refused: there is no column wrad here.
 -- hint: did you mean ward? Otherwise, text needs single quotes: write 'wrad'.
 SELECT COUNT(DISTINCT "wrad") FROM visits
+
+-- refused: the exact query would compute the subquery of this key twice for each row.
+-- hint: name the key in a subquery, and group by that name.
+SELECT (SELECT COUNT(*) FROM wards w WHERE w.ward = v.ward) + visit AS f, COUNT(*) FROM visits v GROUP BY f

@@ -128,7 +128,7 @@ def test_rows_of_values_have_duckdbs_order(
     with duckdb.connect() as con:
         con.execute(ROWS)
         expected = con.execute(f"SELECT COUNT(*) FROM r WHERE {condition}").fetchall()
-        between = con.execute(f"SELECT COUNT(*) FROM r WHERE {left} BETWEEN {right} AND {right}").fetchall()
+        ends = con.execute(f"SELECT {left} >= {right}, {left} <= {right} FROM r").fetchall()
     assert ordered.sql(f"SELECT COUNT(*) FROM r WHERE {condition}").fetchall() == expected
     text = f"SELECT COUNT(*) FROM r WHERE {left} BETWEEN {right} AND {right}"
-    assert ordered.sql(text).fetchall() == between
+    assert ordered.sql(text).fetchall() == [(sum(map(all, ends)),)]  # DuckDB 1.5 has no BETWEEN for rows

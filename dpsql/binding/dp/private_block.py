@@ -314,6 +314,10 @@ class AggregatingBlock(ABC):
                 what = f"equal values of {typed.type.sql} may look different, so they make no stable groups."
                 hint = "group by a number made of it, such as the whole seconds of an interval."
                 raise privacy_error(node, what, hint)
+            inner = [query.alias for query in typed.node.find_all(exp.Subquery) if query.alias]
+            if len(set(inner)) < len(inner):
+                what = "the exact query would compute the subquery of this key twice for each row."
+                raise privacy_error(node, what, "name the key in a subquery, and group by that name.")
             text = self.spelling(node)
             if text not in self.keys:
                 refuse_keys(len(self.keys) + 1, node)
