@@ -396,8 +396,9 @@ class AggregateCall:
         return made
 
     def write_steps(self, typed: Typed, grid: grids.Grid) -> tuple[str, bool]:
-        """Return the SQL of a value on its grid, and whether it is centred: where no unit's rows are added up before."""
-        if self.exact.bound.row_level and not self.block.options.get("report_cut"):
+        """Return the SQL of a value on its grid, and whether it is centred: in DuckDB, if each row is a unit."""
+        duckdb = self.block.binder.catalog.engine.lossless
+        if duckdb and self.exact.bound.row_level and not self.block.options.get("report_cut"):
             centred = grids.write_centred(typed, grid)
             if centred is not None:
                 return centred, True
