@@ -1,14 +1,10 @@
 """Exact order statistics, read with few passes and little memory; public grids; the private choice of one grid point.
 
-Propose-test-release needs a few hundred values around given quantiles, out of any number of rows, in one of three ways:
+Propose-test-release needs a few hundred values around given quantiles, out of any number of rows. Up to :data:`MAX_FETCHED`
+rows of a whole column are fetched, and numpy sorts those near the wanted ranks. If there are more, or groups, one window query
+returns only the wanted ranks.
 
-* up to :data:`MAX_FETCHED` rows the column is fetched, and numpy sorts the values near the wanted ranks, as bracketed by a
-  sample (a third of the time of DuckDB's ``quantile_cont`` at ten million doubles);
-* above that, ungrouped: histograms of ever narrower ranges, until the rest fits;
-* above that, grouped: one window query that returns only the wanted ranks.
-
-Values are finite doubles: NULL, NaN and infinities are missing. No text depends on the data except the literals of the
-narrowing passes, which never leave the operator.
+Values are finite doubles: NULL, NaN and infinities are missing. No text depends on the data.
 
 *Graded grids.* Declared bounds are often far wider than the values: of amounts up to a million most are near 20, where an
 even grid of some ten thousand points has one point. So the part of the grid near 0 has points eight times as close, the
@@ -24,7 +20,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -236,9 +231,6 @@ MAX_FETCHED = 1 << 25
 
 _LEAST = 1 << 22
 _AT_ONCE = 1 << 20
-_BINS = 4096
-_SAMPLE = 1 << 15
-_SLACK = 6 * 181  # six standard deviations of a sampled rank, and more at the ends
 _FINITE = "ABS(CAST(v AS DOUBLE)) < CAST('Infinity' AS DOUBLE)"
 
 
@@ -258,9 +250,13 @@ def select_finite(query: str, keys: Sequence[str] = ()) -> Select:
     return Select((*quote_names(keys), value), Subquery(query, "given"), where=_FINITE)
 
 
-def write_order_queries(query: str, keys: Sequence[str] = ()) -> tuple[str, str]:
-    """Write the count and the fetch, as EXPLAIN shows them."""
-    values = select_finite(query, keys)
+def write_order_queries(
+    query: str, keys: Sequence[str], centres: Sequence[Fraction], reach: int
+) -> tuple[str, ...]:
+    """Write the count and the fetch; with keys, the one query of the wanted ranks."""
+    if keys:
+        return (_write_ranks(query, keys, centres, reach),)
+    values = select_finite(query)
     return Select(ROW_COUNT, Subquery(values, "found")).sql, values.sql
 
 
@@ -340,22 +336,17 @@ def read_order_statistics(
         reach: ranks on either side of each centre.
         fetch: the most rows in memory; fewer if the engine has little.
     """
-    counted, values = write_order_queries(query, keys)
     read = Reader.over(read)
+    if keys:
+        return _ranked_groups(read(_write_ranks(query, keys, centres, reach)), keys)
+    counted, values = write_order_queries(query, keys, centres, reach)
     if read.room:  # at 16 bytes each, half of the engine's limit in this process, or 64 MiB
         fetch = min(fetch, max(_LEAST, 4 * read.room))
     n = int(read(counted).column("n")[0].as_py())
-    if n == 0:
-        return {}
-    if n <= fetch and keys:
-        return _sorted_groups(read(values), keys)
-    if n <= fetch:
-        column = _fetch(read, values, n)
-        n = len(column)
-        return {(): Ordered(n, tuple(_select(column, *_window(n, p, reach)) for p in centres))} if n else {}
-    if keys:
-        return _ranked_groups(read(_window_query(values, keys, centres, reach)), keys)
-    return {(): Ordered(n, tuple(_narrow(read, values, n, *_window(n, p, reach), fetch) for p in centres))}
+    if n > fetch:
+        return _ranked_groups(read(_write_ranks(query, keys, centres, reach)), keys)
+    column = _fetch(read, values, n)
+    return {(): _select(column, centres, reach)} if len(column) else {}
 
 
 def _fetch(read: Reader, values: str, rows: int) -> NDArray[np.float64]:
@@ -373,51 +364,26 @@ def _fetch(read: Reader, values: str, rows: int) -> NDArray[np.float64]:
     return np.concatenate([column[:filled], *more]) if more else column[:filled]
 
 
-def _window(n: int, centre: Fraction, reach: int) -> tuple[int, int]:
-    middle = find_rank(n, centre)
-    return max(1, middle - reach - 1), min(n, middle + reach + 1)
-
-
-def _select(column: NDArray[np.float64], first: int, last: int) -> tuple[int, NDArray[np.float64]]:
-    """Select ranks first..last: guess their range from a sample and sort the values in it; sort all if the guess is wrong."""
+def _select(column: NDArray[np.float64], centres: Sequence[Fraction], reach: int) -> Ordered:
+    """Sort the values near the quantiles; the others are only divided into those below and above them."""
     n = len(column)
-    if n > 16 * _SAMPLE:
-        sample = np.sort(column[:: n // _SAMPLE])
-        low, high = (
-            float(sample[min(max(int(r / n * len(sample)) + side, 0), len(sample) - 1)])
-            for r, side in ((first, -_SLACK), (last, _SLACK))
-        )
-        below = int(np.count_nonzero(column < low))
-        if below < first:
-            near = column[(column >= low) & (column <= high)]
-            if below + len(near) >= last:
-                near.sort()
-                return first, near[first - 1 - below : last - below]
-    return first, np.sort(column)[first - 1 : last]
+    middles = [find_rank(n, centre) for centre in centres]
+    windows = [(max(1, middle - reach - 1), min(n, middle + reach + 1)) for middle in middles]
+    divided = np.partition(column, [rank - 1 for window in windows for rank in window])
+    return Ordered(n, tuple((first, np.sort(divided[first - 1 : last])) for first, last in windows))
 
 
-def _sorted_groups(table: pa.Table, keys: Sequence[str]) -> dict[Group, Ordered]:
-    values = np.asarray(table.column("v"), dtype=np.float64)
-    codes = np.zeros(len(values), dtype=np.int64)
-    for key in keys:
-        column = table.column(key).combine_chunks()
-        encoded = column.dictionary_encode(null_encoding="encode")
-        codes = codes * max(len(encoded.dictionary), 1) + np.asarray(encoded.indices, dtype=np.int64)
-    order = np.argsort(codes, kind="stable")
-    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    names = list_groups(table.select(list(keys)).take(pa.array(order[starts])), keys)
-    parts = np.split(values[order], starts[1:])
-    return {name: Ordered.all(np.sort(part)) for name, part in zip(names, parts, strict=True)}
-
-
-def _window_query(values: str, keys: Sequence[str], centres: Sequence[Fraction], reach: int) -> str:
+def _write_ranks(query: str, keys: Sequence[str], centres: Sequence[Fraction], reach: int) -> str:
+    """Write the query of the values within ``reach`` ranks of each quantile, with their ranks and each group's number."""
     names = quote_names(keys)
     near = " OR ".join(
         f"ABS({p.denominator} * i - {p.numerator} * n) <= {p.denominator * (reach + 2)}" for p in centres
     )
-    part = f"PARTITION BY {', '.join(names)}"
-    numbers = As(f"ROW_NUMBER() OVER ({part} ORDER BY v)", "i"), As(f"COUNT(*) OVER ({part})", "n")
-    numbered = Subquery(Select((*names, "v", *numbers), Subquery(values, "found")), "numbered")
+    part = f"PARTITION BY {', '.join(names)} " if keys else ""
+    numbers = As(f"ROW_NUMBER() OVER ({part}ORDER BY v)", "i"), As(f"COUNT(*) OVER ({part.rstrip()})", "n")
+    numbered = Subquery(
+        Select((*names, "v", *numbers), Subquery(select_finite(query, keys), "found")), "numbered"
+    )
     return Select((*names, "n", "i", "v"), numbered, near, order=(*names, "i")).sql
 
 
@@ -432,49 +398,6 @@ def _ranked_groups(table: pa.Table, keys: Sequence[str]) -> dict[Group, Ordered]
         pieces = np.split(ranks, np.flatnonzero(np.diff(ranks) > 1) + 1)
         found[key] = Ordered(n, tuple((int(p[0]), np.array([ranked[int(i)] for i in p])) for p in pieces))
     return found
-
-
-def _number(value: float) -> str:
-    return f"CAST('{value!r}' AS DOUBLE)"
-
-
-def _narrow(
-    read: Read, values: str, n: int, first: int, last: int, fetch: int
-) -> tuple[int, NDArray[np.float64]]:
-    """Select ranks first..last of an ungrouped column: count bins of a range, keep those with the ranks, repeat.
-
-    A range that no longer splits, or that was split a dozen times, is mostly ties: its distinct values are fetched with their
-    counts.
-    """
-    least_and_most, found = (As("MIN(v)", "low"), As("MAX(v)", "high")), Subquery(values, "found")
-    ends = read(Select(least_and_most, found).sql).to_pylist()[0]
-    low, high, below, inside = float(ends["low"]), float(ends["high"]), 0, n
-    for _ in range(12):
-        if inside <= fetch or low == high:
-            break
-        scale = min(_BINS / (high / 2 - low / 2), 1e300) if high / 2 > low / 2 else 1e300
-        place = As(f"CAST(FLOOR((v / 2 - {_number(low / 2)}) * {_number(scale)}) AS BIGINT)", "bin")
-        inside_ends = f"v BETWEEN {_number(low)} AND {_number(high)}"
-        columns = (place, ROW_COUNT, *least_and_most)
-        bins = read(Select(columns, found, inside_ends, group="bin", order="bin").sql)
-        counts = np.cumsum(np.asarray(bins.column("n"), dtype=np.int64)) + below
-        start = int(np.searchsorted(counts, first))
-        stop = int(np.searchsorted(counts, last))
-        if len(counts) == 1:
-            break
-        below = int(counts[start - 1]) if start else below
-        inside = int(counts[stop]) - below
-        low, high = float(bins.column("low")[start].as_py()), float(bins.column("high")[stop].as_py())
-    if low == high:
-        return first, np.full(last - first + 1, low)
-    chosen = Select("v", found, f"v BETWEEN {_number(low)} AND {_number(high)}")
-    if inside <= fetch:
-        part = np.sort(np.asarray(read(chosen.sql).column("v"), dtype=np.float64))
-        return first, part[first - 1 - below : last - below]
-    ties = read(replace(chosen, columns=("v", ROW_COUNT), group="v", order="v").sql)
-    counts = np.cumsum(np.asarray(ties.column("n"), dtype=np.int64)) + below
-    distinct = np.asarray(ties.column("v"), dtype=np.float64)
-    return first, distinct[np.searchsorted(counts, np.arange(first, last + 1))]
 
 
 def choose_spacing(scale: Fraction) -> Fraction:

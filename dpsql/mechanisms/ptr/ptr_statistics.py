@@ -61,7 +61,7 @@ from numpy.typing import NDArray
 
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Group, list_groups
-from dpsql.mechanisms.base import ClaimedText, Read, RouteClaim, RowsClaim, add_salt
+from dpsql.mechanisms.base import ClaimedText, Read, RowsClaim, add_salt
 from dpsql.mechanisms.order_statistics import (
     Ordered,
     choose_spacing,
@@ -375,13 +375,11 @@ class RankedItem(NoisyItem):
     """A number from a few order statistics, released with noise."""
 
     def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]:
-        return write_order_queries(self.values, keys)
+        return write_order_queries(self.values, keys, *self._window(self.largest_radius))
 
     def claims(self, keys: tuple[str, ...]) -> Iterator[ClaimedText]:
         claim = RowsClaim(self.rows, self.test.groups, keys, any_function=True)
-        counted, values, *_ = self.queries(keys)
-        yield ClaimedText(counted, RouteClaim() if keys else claim)
-        yield ClaimedText(values, claim)
+        return (ClaimedText(text, claim) for text in self.queries(keys))
 
     def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
         found = self._read_ranks(add_salt(read, (self.values,), entropy), keys)

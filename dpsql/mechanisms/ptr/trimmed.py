@@ -32,7 +32,7 @@ often as values are left out, which no e^-k compensates); a test does not.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -42,7 +42,7 @@ import pyarrow as pa
 from dpsql.catalogue.aggregate_names import AGGREGATES
 from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms.aggregation import Group, list_groups
-from dpsql.mechanisms.base import ClaimedText, Read, RowsClaim, add_salt
+from dpsql.mechanisms.base import Read, add_salt
 from dpsql.mechanisms.order_statistics import Ordered, quote_names
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr.ptr_statistics import Radii, RankedItem, select_present, write_partition
@@ -299,10 +299,6 @@ class Trimmed(RankedItem):
 
     def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         return (*super().queries(keys), self._sums(keys))
-
-    def claims(self, keys: tuple[str, ...]) -> Iterator[ClaimedText]:
-        yield from super().claims(keys)
-        yield ClaimedText(self._sums(keys), RowsClaim(self.rows, self.test.groups, keys, any_function=True))
 
     def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
         reader = add_salt(read, (self.values,), entropy)
