@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum
 from fractions import Fraction
 from statistics import NormalDist
 from typing import ClassVar
@@ -562,38 +561,12 @@ def holds(curve: TradeOff, guarantee: TradeOff, points: int = 1024) -> Verdict:
     return Verdict(False, shown, alpha)
 
 
-class Order(Enum):
-    """The order of two curves; the higher one is the stronger guarantee."""
-
-    EQUAL = "equal"
-    HIGHER = "higher"
-    LOWER = "lower"
-    CROSSING = "crossing"
-
-
-def compare_curves(f: TradeOff, g: TradeOff) -> Order:
-    """Compare two curves.
-
-    >>> compare_curves(gaussian(0.5), gaussian(1)), compare_curves(gaussian(1), from_epsilon_delta(1, 0.01))
-    (<Order.HIGHER: 'higher'>, <Order.CROSSING: 'crossing'>)
-    """
-    above, below = bool(holds(f, g)), bool(holds(g, f))
-    if above:
-        return Order.EQUAL if below else Order.HIGHER
-    return Order.LOWER if below else Order.CROSSING
-
-
 @dataclass(frozen=True)
 class Approximation:
-    """The limit curve of many mechanisms.
-
-    ``approximate_mu`` belongs to the Gaussian part, ``approximate_delta`` to the deltas; ``gamma`` is the
-    Berry-Esseen error, None if the theorem gives none.
-    """
+    """The Gaussian limit curve of many mechanisms, with its Berry-Esseen error ``gamma``."""
 
     approximate_mu: float
-    approximate_delta: float = 0.0
-    gamma: float | None = None
+    gamma: float
 
     def __call__(self, alpha: float) -> float:
         """The limit curve at ``alpha``: an estimate."""
@@ -601,10 +574,8 @@ class Approximation:
 
     @property
     def curve(self) -> TradeOff:
-        """The limit ``G_mu`` composed with ``f_{0, delta}``, to be drawn with the true one."""
-        limit = gaussian(self.approximate_mu)
-        delta = self.approximate_delta
-        return limit.tensor(from_epsilon_delta(0, delta)) if delta else limit
+        """The limit ``G_mu``, to be drawn with the true one."""
+        return gaussian(self.approximate_mu)
 
     def sandwich(self, alpha: float) -> tuple[float, float] | None:
         """Bound the true curve at ``alpha`` in [gamma, 1 - gamma]; None elsewhere, or for a large gamma.
@@ -613,16 +584,14 @@ class Approximation:
         interest.
         """
         gamma = self.gamma
-        if gamma is None or gamma >= 0.5 or not gamma <= alpha <= 1 - gamma:
+        if gamma >= 0.5 or not gamma <= alpha <= 1 - gamma:
             return None
-        limit = gaussian(self.approximate_mu)
-        return max(0.0, limit(alpha + gamma) - gamma), min(1 - alpha, limit(alpha - gamma) + gamma)
+        return max(0.0, self(alpha + gamma) - gamma), min(1 - alpha, self(alpha - gamma) + gamma)
 
     def sentence(self) -> str:
         """Return the sentence that it is an approximation, and how far off it may be."""
-        error = "of unknown error" if self.gamma is None else f"within {self.gamma:.3g} (Berry-Esseen)"
         about = f"approximately Gaussian with μ≈{self.approximate_mu:.4g}"
-        return f"{about}, {error}: an estimate, not a guarantee"
+        return f"{about}, within {self.gamma:.3g} (Berry-Esseen): an estimate, not a guarantee"
 
 
 def approx_clt_mu(curves: Iterable[TradeOff]) -> Approximation:
@@ -631,21 +600,11 @@ def approx_clt_mu(curves: Iterable[TradeOff]) -> Approximation:
     ``mu = 2 |kl|_1 / sqrt(|kappa2|_1 - |kl|_2^2)``, ``gamma = 0.56 |kappa3bar|_1 / (...)^(3/2)`` (Dong, Roth, Su 2022).
 
     Raises:
-        ValueError: a curve has a flat part (delta above 0): separate that first, see :func:`limit_law`.
+        ValueError: a curve has a flat part (delta above 0).
     """
     moments = [(f.kl, f.kappa2, f.kappa3bar) for f in curves]
     kl = sum(m[0] for m in moments)
     spread = sum(m[1] for m in moments) - sum(m[0] ** 2 for m in moments)
     if not math.isfinite(kl) or spread <= 0:
         raise ValueError("the central limit theorem needs finite, positive moments")
-    return Approximation(2 * kl / math.sqrt(spread), 0.0, 0.56 * sum(m[2] for m in moments) / spread**1.5)
-
-
-def limit_law(pairs: Iterable[tuple[Real, Real]]) -> Approximation:
-    """Return the limit of many (epsilon_i, delta_i).
-
-    It is ``G_mu`` with ``mu^2 = sum of epsilon_i^2``, composed with ``f_{0, d}``,
-    ``d = 1 - exp(-sum of delta_i)``. Holds as the largest epsilon and delta go to 0 while the sums stay.
-    """
-    listed = [(float(e), float(d)) for e, d in pairs]
-    return Approximation(math.sqrt(sum(e * e for e, _ in listed)), -math.expm1(-sum(d for _, d in listed)))
+    return Approximation(2 * kl / math.sqrt(spread), 0.56 * sum(m[2] for m in moments) / spread**1.5)
