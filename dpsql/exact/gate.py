@@ -240,8 +240,8 @@ class Gate:
             if claimed.late:
                 continue
             given = {**lent, **columns_of(claimed)}
-            text, shaped = self._write(*self._whole(claimed.text, given))
-            self._lock.prove(replace(claimed, text=text), lent, shaped)
+            text, _ = self._write(*self._whole(claimed.text, given))
+            self._lock.prove(replace(claimed, text=text), lent)
 
     def prove_typed(
         self,
@@ -342,9 +342,9 @@ class Gate:
         text, shaped = self._write(*self._whole(sql, lent))
         mine, others = _find_claims(sql, text, lent, claims)
         for claimed in mine:
-            self._lock.prove(claimed, others, shaped)
+            self._lock.prove(claimed, others)
         if not mine:
-            self._lock.prove_late(text, claims, others, shaped)
+            self._lock.prove_late(text, claims, others)
         if all(claimed.late for claimed in mine):
             self._prove_typed(text, shaped, mine, others, tables or {})
         return text

@@ -1,6 +1,6 @@
 """The second lock: proves from a text what one privacy unit can move. It shares no code with the binder.
 
-lock.py           the gate before the engine, and patterns of texts that differ in values only
+lock.py           the gate before the engine, and its cached proofs
 check.py          derives how far one unit moves an answer, and compares it with the charge
 from_clause.py    FROM clauses: owners of rows, joins
 expressions.py    expressions: integer bounds, sensitivities, caps

@@ -249,8 +249,7 @@ def _is_code(node: Expr) -> bool:
 
 def _fixed(node: Expr) -> bool:
     inner = node.child if isinstance(node, Cast) else node
-    varied = isinstance(inner, tree.Varied) and inner.whole
-    return varied or isinstance(inner, tree.Parameter) or tree.integer(inner) is not None
+    return isinstance(inner, tree.Parameter) or tree.integer(inner) is not None
 
 
 def _apart(values: list[int], codes: list[int], top: int | None, limits: Sequence[int]) -> None:
@@ -284,17 +283,7 @@ Serialise = Callable[[str], str]
 
 def check(claimed: ClaimedText, known: tree.Known, serialise: Serialise) -> frozenset[str] | None:
     """Prove that a text does no more than its claim; return its outputs of at most 38 digits (None for packed rows)."""
-    return check_pattern(claimed, known, serialise, frozenset())
-
-
-def check_pattern(
-    claimed: ClaimedText, known: tree.Known, serialise: Serialise, names: frozenset[str]
-) -> frozenset[str] | None:
-    """Prove that no text of a pattern does more than its claim; ``names``: the parameters in place of values."""
-    query = read_tree(serialise(claimed.text))
-    if tree.varied(query) != names:
-        refuse("a pattern with other parameters")
-    return check_tree(query, claimed, known)
+    return check_tree(read_tree(serialise(claimed.text)), claimed, known)
 
 
 def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> frozenset[str] | None:
@@ -364,7 +353,7 @@ class Checker(Sources):
         elif select.limit is not None and select.limit >= 0:
             made.count = least(select.limit, made.count)
         for item in select.order:  # it changes no fact, but its names must be known
-            if tree.looks_beyond(item.by) or isinstance(item.by, Literal | tree.Varied):
+            if tree.looks_beyond(item.by) or isinstance(item.by, Literal):
                 refuse("ORDER BY a place, a window or a subquery")
             (self.expressions.row if env.groups is None else self.expressions.above)(item.by, env)
         self.outermost = env
@@ -529,7 +518,7 @@ class Checker(Sources):
         relation = env.relation
         if select.qualify is not None:
             refuse("QUALIFY with an aggregate")
-        if any(isinstance(node, Literal | tree.Varied) or tree.looks_beyond(node) for node in select.groups):
+        if any(isinstance(node, Literal) or tree.looks_beyond(node) for node in select.groups):
             refuse("a group by its place, or of a window or subquery")
         given = [self.expressions.row(node, env) for node in select.groups]
         if relation.private and relation.orphans:

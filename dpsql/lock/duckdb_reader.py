@@ -308,7 +308,7 @@ def _parameter(node: Node) -> Expr:
     name = str(node["identifier"])
     if name.isdigit():
         refuse("a parameter without a name")
-    return tree.Varied(name) if name.lower().startswith((tree.ANY, tree.WHOLE)) else tree.Parameter(name)
+    return tree.Parameter(name)
 
 
 _MAIN = """

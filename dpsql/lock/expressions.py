@@ -651,9 +651,6 @@ class Expressions:
                 return Value(self.symbols.constant(("parameter", name), name in self.salt))
             case tree.Bound(name):  # the list is an argument of each function that has a lambda
                 return Value(self.symbols.constant(("bound", name)))
-            case tree.Varied(name):
-                symbol = self.symbols.constant(("varied", name))
-                return Value(symbol, nullable=False, whole=node.whole, low=0 if node.whole else None)
             case tree.Cast(part, kind, attempt, detail):
                 child = inner(part, env)
                 if kind in WHOLE and not child.whole and (ends := finite_ends(part)) is not None:
@@ -674,9 +671,7 @@ class Expressions:
         match node:
             case Call("date_trunc", (tree.Literal(str(part)), moment)):  # the part is case-insensitive
                 node = replace(node, args=(tree.Literal(part.lower()), moment))
-            case Call("timezone", given) if len(given) != 2 or not isinstance(
-                given[0], tree.Literal | tree.Varied
-            ):
+            case Call("timezone", given) if len(given) != 2 or not isinstance(given[0], tree.Literal):
                 refuse("a time zone that is no constant")
             case Call(name, given) if name in _JSON and not _is_json_path(given):
                 refuse("a part of a text that may be no JSON, or at a path that may be none")

@@ -1,49 +1,24 @@
-"""The gate of the second lock: the engine runs no text over private rows without a proof.
-
-One proof of a *pattern* covers all texts that differ in values only. A pattern has parameters in place of some values. Its
-proof assumes only that each is one constant, so it holds for every number or quoted text in that place. Values that the proof
-needs (a cap, a bound, a bit position) must be literals in the pattern; otherwise each text gets its own proof.
-
-A pattern is made when a second text of a shape arrives: its parameters are the values in which the two texts differ.
-"""
+"""The gate of the second lock: the engine runs no text over private rows without a proof of its own."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 
 from dpsql.binding.relations.catalog import Catalog
 from dpsql.errors import PolicyError
 from dpsql.late_dataclass import dataclass
-from dpsql.lock import tree
-from dpsql.lock.check import Serialise, check, check_pattern, check_tree
+from dpsql.lock.check import Serialise, check, check_tree
 from dpsql.lock.plan_types import Node, list_wide_outputs
 from dpsql.lock.totality import NARROW, Plan, prove_total
 from dpsql.lock.tree import Base, Hop, Known, Lent, Unproved, refuse
 from dpsql.mechanisms.base import ClaimedText, LentTotals, PackingClaim, PublicClaim, RouteClaim
 from dpsql.mechanisms.queries import CANDIDATE_PLACE
 from dpsql.policy.model import Table, fold
-
-MAX_FAMILIES = 1000
-"""Cached shapes with their patterns."""
-_MOST_TRIED = 8
-"""Patterns tried per shape."""
-_MOST_OPEN = 200
-"""Parameters per pattern."""
-_KINDS = {
-    "text": re.compile(r"'(?:[^']|'')*'"),
-    "integer": re.compile(r"[0-9]{1,18}"),
-    "number": re.compile(r"(?:[0-9]{1,18}\.[0-9]{0,18}|\.[0-9]{1,18})"),
-}
-_PLACES = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\$value(?P<place>[0-9]+)\b""")
-_BEFORE, _AFTER = frozenset(" ("), frozenset(" ),")
-"""Characters allowed next to a parameter's value: none of them can become a part of it."""
-_ODD = re.compile(r"--|/\*|\$\$")
-"""Openings of comments and dollar quotes."""
 
 
 @dataclass(frozen=True)
@@ -101,105 +76,6 @@ def _say_type(value: str) -> str:
     return f"{0 if whole == '0' else len(whole) or 'none'}.{len(rest)}"
 
 
-@dataclass
-class _Family:
-    """The patterns of one shape under one claim. A pattern is its values, with a kind in brackets for each parameter."""
-
-    last: tuple[str, ...]
-    """The values of the last text with a proof of its own."""
-    proved: set[tuple[str, ...]] = field(default_factory=set)
-    open: list[frozenset[int]] = field(default_factory=list)
-    """The places of the parameters in each proved pattern."""
-    tried: set[tuple[str, ...]] = field(default_factory=set)
-
-
-@dataclass
-class Patterns:
-    """The proved patterns of one session."""
-
-    _families: dict[Hashable, _Family] = field(default_factory=dict)
-
-    def cover(self, text: ShapedText, claim: Hashable) -> bool:
-        """Return whether a proved pattern covers a text under a claim."""
-        family = self._families.get((text.shape, claim))
-        return family is not None and any(
-            _leave_open(text.values, places) in family.proved for places in family.open
-        )
-
-    def learn(self, text: ShapedText, claim: Hashable, prove: Callable[[str, frozenset[str]], None]) -> None:
-        """Prove a pattern if a text that was just proved differs from an earlier one in values only.
-
-        Args:
-            claim: everything else that its proof depends on.
-            prove: proves a pattern with these parameters, or raises :class:`Unproved`.
-        """
-        family = self._families.get((text.shape, claim))
-        if family is None:
-            if len(self._families) >= MAX_FAMILIES:
-                self._families.clear()
-            self._families[text.shape, claim] = _Family(text.values)
-            return
-        before, family.last = family.last, text.values
-        if len(before) != len(text.values):
-            return
-        different = (place for place, (a, b) in enumerate(zip(before, text.values, strict=True)) if a != b)
-        places = frozenset(different).union(*family.open)
-        pattern = _leave_open(text.values, places)
-        if pattern is None or pattern in family.tried or len(family.tried) >= _MOST_TRIED:
-            return
-        family.tried.add(pattern)
-        names = {
-            place: f"{tree.WHOLE if pattern[place] == '[integer]' else tree.ANY}{place}" for place in places
-        }
-        written = _write_pattern(text, names)
-        if written is None:
-            return
-        try:
-            prove(written, frozenset(names.values()))
-        except tree.Unproved:
-            return
-        family.proved.add(pattern)
-        if places not in family.open:
-            family.open.append(places)
-
-
-def _leave_open(values: Sequence[str], places: frozenset[int]) -> tuple[str, ...] | None:
-    """Return values with kinds in these places; None if a value there has no kind."""
-    if not places or len(places) > _MOST_OPEN:
-        return None
-    left = list(values)
-    for place in places:
-        kind = next((kind for kind, form in _KINDS.items() if form.fullmatch(values[place])), None)
-        if kind is None:
-            return None
-        left[place] = f"[{kind}]"
-    return tuple(left)
-
-
-def _write_pattern(text: ShapedText, names: Mapping[int, str]) -> str | None:
-    """Return the text with parameters ``names``; None if a parser might read one differently from a value."""
-    if _ODD.search(text.shape):
-        return None
-    shape, sound = text.shape, True
-    seen: set[int] = set()
-
-    def write(found: re.Match[str]) -> str:
-        nonlocal sound
-        if found["place"] is None:
-            return found[0]
-        place = int(found["place"])
-        if place not in names:
-            return text.values[place]
-        seen.add(place)
-        name = names[place]
-        before, after = shape[found.start() - 1 : found.start()], shape[found.end() : found.end() + 1]
-        sound = sound and before in _BEFORE and (not after or after in _AFTER)
-        return f"${name}"
-
-    written = _PLACES.sub(write, shape)
-    return written if sound and seen == names.keys() else None
-
-
 MAX_PROVED = 2000
 """Cached proofs."""
 MAX_SERIALISED = 8
@@ -216,8 +92,7 @@ class Lock:
     catalog: Catalog
     serialise: Serialise
     _proved: dict[tuple[object, ...], frozenset[str] | None] = field(default_factory=dict)
-    """Proved texts and patterns with their integer outputs of at most 38 digits; None for packed rows."""
-    _patterns: Patterns = field(default_factory=Patterns)
+    """Proved texts with their integer outputs of at most 38 digits; None for packed rows."""
     _tables: dict[tuple[str, ...], Base] | None = None
     _outputs: dict[tuple[object, ...], list[tuple[str, Node]]] = field(default_factory=dict)
     """Outputs of texts with proved casts, by shape, types of values, and relations read."""
@@ -225,31 +100,18 @@ class Lock:
     def __post_init__(self) -> None:
         self.serialise = lru_cache(MAX_SERIALISED)(self.serialise)
 
-    def prove(self, claimed: ClaimedText, lent: Columns, shaped: ShapedText | None = None) -> None:
-        """Prove a text in normal form, unless an earlier proof or pattern covers it.
+    def prove(self, claimed: ClaimedText, lent: Columns) -> frozenset[str] | None:
+        """Prove a text in normal form, unless it was proved before; ``lent``: the columns of public relations passed with it.
 
-        Args:
-            lent: the columns of the public relations passed with it.
-            shaped: the text split into shape and values; None to use no pattern.
+        Return its integer outputs of at most 38 digits; None for packed rows.
         """
         key = (claimed.text, *_key(claimed))
-        if key in self._proved:
-            return
-        rests_on = _rests_on(claimed, lent)
-        if shaped is not None and self._patterns.cover(shaped, rests_on):
-            return
-        known = self._known(lent)
-        self._remember(key, check(claimed, known, self.serialise))
-        if shaped is None or not shaped.values:
-            return
-
-        def prove(pattern: str, names: frozenset[str]) -> None:
-            found = check_pattern(replace(claimed, text=pattern), known, self.serialise, names)
-            place = (shaped.shape, rests_on)
-            before = self._proved.get(place, found)
-            self._remember(place, found if before is None or found is None else before & found)
-
-        self._patterns.learn(shaped, rests_on, prove)
+        try:
+            return self._proved[key]
+        except KeyError:
+            narrow = check(claimed, self._known(lent), self.serialise)
+            self._remember(key, narrow)
+            return narrow
 
     def prove_typed(
         self,
@@ -289,35 +151,17 @@ class Lock:
         for claimed in mine if wide else ():
             if isinstance(claimed.claim, PublicClaim):  # it reads no private rows
                 continue
-            narrow = self._find_narrow(claimed, lent, shaped, wide)
+            narrow = self.prove(claimed, lent)
             if narrow is not None and not wide <= narrow:
                 refuse("an integer output of more than 38 digits, which Arrow can't represent")
         if wide and not mine:
             refuse("an output of a text without a claim")
 
-    def _find_narrow(
-        self, claimed: ClaimedText, lent: Columns, shaped: ShapedText, wide: frozenset[str]
-    ) -> frozenset[str] | None:
-        """Return the outputs of a proved text that have at most 38 digits; None for packed rows."""
-        key = (claimed.text, *_key(claimed))
-        for place in (key, (shaped.shape, _rests_on(claimed, lent))):
-            if place in self._proved:
-                narrow = self._proved[place]
-                if narrow is None or wide <= narrow:
-                    return narrow
-        narrow = check(claimed, self._known(lent), self.serialise)
-        self._remember(key, narrow)
-        return narrow
-
-    def prove_late(
-        self, text: str, claims: Sequence[ClaimedText], lent: Columns, shaped: ShapedText | None = None
-    ) -> None:
+    def prove_late(self, text: str, claims: Sequence[ClaimedText], lent: Columns) -> None:
         """Prove a text that an operator wrote while running, under one of the operator's claims."""
         late = [replace(c, text=text) for c in claims if not isinstance(c.claim, RouteClaim)]
-        if shaped is not None and any(self._patterns.cover(shaped, _rests_on(c, lent)) for c in late):
-            return
         if not any((text, *_key(claimed)) in self._proved for claimed in late):
-            _prove_under_one(late, lambda claimed: self.prove(claimed, lent, shaped))
+            _prove_under_one(late, lambda claimed: self.prove(claimed, lent))
 
     def prove_written(
         self,
@@ -345,7 +189,6 @@ class Lock:
     def _remember(self, key: tuple[object, ...], narrow: frozenset[str] | None) -> None:
         if len(self._proved) >= MAX_PROVED:
             self._proved.clear()
-            self._patterns = Patterns()  # a pattern without its outputs would take on those of the next one
         self._proved[key] = narrow
 
     # -- the policy's tables ------------------------------------------------------------------------------------
@@ -405,11 +248,6 @@ class Lock:
 
 def _key(claimed: ClaimedText) -> tuple[object, ...]:
     return claimed.claim, claimed.periods, tuple(sorted(claimed.lent))
-
-
-def _rests_on(claimed: ClaimedText, lent: Columns) -> tuple[object, ...]:
-    """Return everything that a proof depends on except the text and the policy."""
-    return claimed.claim, claimed.periods, repr(sorted(claimed.lent.items())), repr(sorted(lent.items()))
 
 
 def _prove_under_one(claims: Sequence[ClaimedText], prove: Callable[[ClaimedText], object]) -> None:

@@ -414,7 +414,7 @@ class _Prover:
         return alias in self.leaves and self.leaves[alias].kind == Kind.PUBLIC
 
     def _is_public(self, node: Expr) -> bool:
-        return not tree.has(node, tree.Subquery, tree.Window, tree.Parameter, tree.Varied) and all(
+        return not tree.has(node, tree.Subquery, tree.Window, tree.Parameter) and all(
             self._of_public(ref.table) for ref in tree.refs(node)
         )
 

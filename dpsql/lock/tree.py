@@ -62,22 +62,6 @@ class Parameter:
     name: str
 
 
-ANY, WHOLE = "any_value_", "any_integer_"
-"""Prefixes of a pattern's parameters; no text that runs has parameters of such names."""
-
-
-@dataclass(slots=True)
-class Varied:
-    """An unknown number or quoted text in a pattern, see :mod:`dpsql.lock.lock`."""
-
-    name: str
-
-    @property
-    def whole(self) -> bool:
-        """Return whether it is a natural number."""
-        return self.name.startswith(WHOLE)
-
-
 @dataclass(slots=True)
 class Order:
     """One expression of an ORDER BY; ``how`` is its direction and the place of NULLs."""
@@ -151,7 +135,7 @@ class Subquery:
     child: Expr | None = None
 
 
-Expr = Ref | Literal | Parameter | Varied | Call | Cast | Window | Bound | Lambda | Subquery
+Expr = Ref | Literal | Parameter | Call | Cast | Window | Bound | Lambda | Subquery
 _EXPRESSIONS = frozenset(get_args(Expr))
 
 
@@ -330,11 +314,6 @@ def tables_of(given: object) -> set[str]:
 def columns_of(given: object) -> frozenset[str]:
     """Return the names of the columns in a query and its subqueries."""
     return frozenset(node.name for node in _nodes(given) if isinstance(node, Ref))
-
-
-def varied(given: object) -> set[str]:
-    """Return the names of the unknown values of a query and its subqueries."""
-    return {node.name for node in _nodes(given) if isinstance(node, Varied)}
 
 
 def _nodes(given: object) -> list[object]:

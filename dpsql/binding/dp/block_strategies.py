@@ -63,7 +63,7 @@ from dpsql.mechanisms.strategies import (
     choose_strategy,
 )
 from dpsql.mechanisms.window_widths import WindowSum
-from dpsql.privacy.amounts import SYMBOLS, Amount
+from dpsql.privacy.amounts import SYMBOLS
 
 _FITS = {
     MARGINALS: "several grouping sets of the same rows, with public groups and with counts or sums that add up",
@@ -519,30 +519,14 @@ def choose_quantiles(binder: Binder, name: str, options: Options, currency: str)
         f"Up to {many} quantiles of one column are requested; the strategies' errors are in ranks, for {TYPICAL_ROWS:,} "
         "evenly spread rows of a group."
     )
-    open_parts = [part for part in parts if part not in chosen and word is None]
-    dearer = [line for part in open_parts for other in own for line in _say_dearer(part, currency, other)]
     changed = exchange_parts(operator, chosen)
     same = all(tree == forced[part] for part, tree in chosen.items())
     kept = (_KEPT.format(SYMBOLS[currency]),) if isinstance(changed, KeptTree) and same else ()
     variants = () if word else _list_tree_variants(operator, parts, chosen, forced)
-    said_of = (*item.sentences, said, *kept, *dict.fromkeys(dearer))
+    said_of = (*item.sentences, said, *kept)
     item = replace(item, operator=changed, strategy=choice, sentences=said_of, variants=variants)
     binder.blocks[place] = item
     return (TREE,)
-
-
-def _say_dearer(part: Quantiles, asked: str, currency: str) -> Iterator[str]:
-    """Yield the error of a tree with equal epsilon, if it is better, and its cost in the session's own currency."""
-    tree = make_tree_within(part, (asked,))
-    errors, plain = expect_tree(tree, TYPICAL_ROWS), expect_plain(part, TYPICAL_ROWS)
-    if asked == "epsilon" and _is_better(errors, plain):
-        spent = Amount(currency, Fraction(1))
-        times = float(spent.cost(tree.event) / spent.cost(part.event))
-        mine, its = max(errors.values()), max(plain.values())
-        yield (
-            f"OPTIONS (strategy = TREE) would cost the same ε and have a root mean squared error of ±{mine:.4g} of these rows, "
-            f"not ±{its:.4g}, but take {times:.3g} times as much {SYMBOLS[currency]}{'²' * (currency == 'mu')}."
-        )
 
 
 def _is_better(tree: RankErrors, plain: RankErrors) -> bool:
