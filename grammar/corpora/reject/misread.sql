@@ -466,7 +466,7 @@ SELECT COUNT(*) FROM visits WHERE age << 1 = 4
 PrivacyError: << can't be used on private rows.
   1 |   SELECT COUNT(*) FROM visits WHERE age << 1 = 4
                                           ^^^^^^^^
-Hint: multiply by a power of two.
+Hint: write age * 2.
 ====
 -- case: SELECT COUTN(*) FROM visits
 SELECT COUTN(*) FROM visits

@@ -4,7 +4,7 @@ WITH c(lo, hi) AS (VALUES (0, 3), (2, 5)) SELECT c.lo, COUNT(*) FROM bids JOIN c
 PrivacyError: with rows as the privacy unit, each may meet one row of c, and here it may meet several.
   1 |   LECT c.lo, COUNT(*) FROM bids JOIN c ON bids.bid BETWEEN c.lo AND c.hi GROUP BY c.lo
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: join on columns that are unique there, or count each range in a column of its own, with a filter.
+Hint: join on columns that are unique there, count each range in a column of its own, or ask the owner for a privacy unit column.
 ====
 -- case: all columns
 SELECT * FROM visits
