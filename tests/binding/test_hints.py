@@ -334,14 +334,14 @@ def test_names_in_hints_are_quoted_part_by_part() -> None:
             for text, hint in (
                 ("SELECT COUNT(*) FROM visits", 'did you mean "my data".visits?'),
                 (
-                    'SELECT LIST(w) FROM "my data".visits',
-                    'write SELECT w, COUNT(*) FROM "my data".visits GROUP BY w',
+                    'SELECT SUM(w) FROM "my data".visits',
+                    'SELECT w, COUNT(*) FROM "my data".visits GROUP BY w',
                 ),
                 (
-                    'SELECT LIST(w) FROM "my data".visits AS v',
-                    'write SELECT w, COUNT(*) FROM "my data".visits AS v GROUP',
+                    'SELECT SUM(w) FROM "my data".visits AS v',
+                    'SELECT w, COUNT(*) FROM "my data".visits AS v GROUP',
                 ),
             ):
                 with pytest.raises(dpsql.Error) as caught:
                     session.explain(text)
-                assert str(caught.value.hint).startswith(hint)
+                assert hint in str(caught.value.hint)
