@@ -1384,7 +1384,7 @@ SELECT age FROM people INTERSECT SELECT beds FROM wards
 -- verdict: answered
 SELECT COUNT(*) FROM (SELECT person_id, age FROM people UNION SELECT person_id, age FROM people)
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM (SELECT person_id, age FROM people UNION ALL BY NAME SELECT age, person_id FROM people)
 
 -- verdict: refused
