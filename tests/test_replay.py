@@ -289,11 +289,11 @@ def test_other_rules_and_other_data_are_paid_and_named(
     with dpsql.connect(policy=folder / "policy.toml", ledger=ledger) as session:
         assert reason in str(session.explain(query))
         result = session.sql(query)
-        (note,) = [n for n in result.notes if "changed since" in n]
+        (note,) = [n for n in result.notes if "later changes" in n]
         assert result.loss != "no charge"
         assert reason in note
         assert not any(word in note for word in ("bytes", "mtime", "rows of visits.parquet", str(folder)))
-        assert not any("changed since" in n for n in session.sql(query).notes)
+        assert not any("later changes" in n for n in session.sql(query).notes)
     if copy != {p: p.read_bytes() for p in folder.glob("*.parquet")}:  # what is put back is stored, too
         for path, held in copy.items():
             path.write_bytes(held)
