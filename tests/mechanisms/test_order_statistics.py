@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import dpsql
 from dpsql.mechanisms import order_statistics as order
 from dpsql.mechanisms.base import Reader
 from dpsql.mechanisms.order_statistics import choose_spacing, find_rank, read_order_statistics
+from dpsql.mechanisms.ptr import ptr_statistics
 from tests.support.connections import fresh
 
 QUARTILES = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
@@ -127,3 +131,27 @@ def test_many_values_come_in_parts(rows: int, kind: pa.DataType, monkeypatch: py
     parts = [pa.table({"v": chunk}) for chunk in values.chunks]
     column = order._fetch(Reader(lambda sql, lent: parts[0], stream=lambda sql, lent: iter(parts)), "", rows)
     assert np.array_equal(column, np.asarray(values, dtype=np.float64))
+
+
+@pytest.mark.parametrize("unit", ["ROW", "k"])
+@pytest.mark.parametrize(
+    "asked", ["PTR OPTIONS (epsilon = 500) IQR(v)", "STABLE OPTIONS (epsilon = 500) TRIMMED_MEAN(v, 0.1)"]
+)
+def test_more_rows_than_fit_are_answered(monkeypatch: pytest.MonkeyPatch, unit: str, asked: str) -> None:
+    """The second lock proves the text that is then read, and the answer is that of the fetched column."""
+    policy = f"""
+        budget = {{ epsilon = 1e7, delta = 1e-2, accountant = "basic", default_delta = 1e-6 }}
+        [tables.t]
+        privacy_unit = "{unit}"
+        {"max_rows = 2" if unit != "ROW" else ""}
+        columns.v.bounds = [0, 1000]"""
+    answers = []
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t AS SELECT range // 2 AS k, (range % 997)::DOUBLE AS v FROM range(4000)")
+        for most in (4, 10_000):
+            few = partial(read_order_statistics, fetch=most)
+            monkeypatch.setattr(ptr_statistics, "read_order_statistics", few)
+            with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
+                found = session.sql(f"SELECT WITH {asked} AS q FROM t", fresh=True)
+                answers.append(found.fetchall()[0][0])
+    assert answers[0] == pytest.approx(answers[1], abs=1)
