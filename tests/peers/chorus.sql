@@ -131,7 +131,7 @@ answered
 -- reason: rows
 WITH t1 AS (SELECT order_id AS a FROM orders) SELECT a FROM t1
 ----
-refused: PrivacyError: a must be a group or stand inside an
+refused: PrivacyError: a must be a group or be inside an
 ====
 -- case: a mean over a count of public rows
 -- from: Chorus, src/test/scala: HistogramAnalysisTest

@@ -154,14 +154,14 @@ refused: PrivacyError: rows of clicks can't be released.
 -- reason: rows
 SELECT url FROM clicks WHERE url LIKE '%news%' ORDER BY moment DESC LIMIT 25
 ----
-refused: PrivacyError: url must be a group or stand inside an
+refused: PrivacyError: url must be a group or be inside an
 ====
 -- case: url, moment WHERE url <> '' ORDER BY moment LIMIT 25 OFFSET 100
 -- from: ClickBench, duckdb/queries.sql and the 43 queries of the benchmark
 -- reason: rows
 SELECT url, moment FROM clicks WHERE url <> '' ORDER BY moment LIMIT 25 OFFSET 100
 ----
-refused: PrivacyError: url must be a group or stand inside an
+refused: PrivacyError: url must be a group or be inside an
 ====
 -- case: visitor WHERE visitor = 435
 -- from: ClickBench, duckdb/queries.sql and the 43 queries of the benchmark
@@ -175,7 +175,7 @@ refused: PrivacyError: visitor is the privacy unit: it is never released.
 -- reason: rows
 SELECT phrase FROM clicks WHERE phrase <> '' ORDER BY moment LIMIT 10
 ----
-refused: PrivacyError: phrase must be a group or stand inside an
+refused: PrivacyError: phrase must be a group or be inside an
 ====
 -- case: DISTINCT visitor
 -- from: ClickBench, duckdb/queries.sql and the 43 queries of the benchmark

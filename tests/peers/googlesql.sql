@@ -776,7 +776,7 @@ refused: PrivacyError: these groups are not public.
 -- reason: rows
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1.09, delta=1e-9, privacy_unit_column=id) item, COUNT(*) FROM teachers
 ----
-refused: PrivacyError: item must be a group or stand inside an
+refused: PrivacyError: item must be a group or be inside an
 ====
 -- case: a unit of a subquery
 -- from: GoogleSQL, docs/aggregate-dp-functions.md and docs/query-syntax.md (professors and students)
@@ -1065,14 +1065,14 @@ answered
 -- reason: rows
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(i64), tree, i64 FROM typed GROUP BY tree
 ----
-refused: PrivacyError: i64 must be a group or stand inside an
+refused: PrivacyError: i64 must be a group or be inside an
 ====
 -- case: no aggregate
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
 -- reason: rows
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) i64 FROM typed
 ----
-refused: PrivacyError: i64 must be a group or stand inside an
+refused: PrivacyError: i64 must be a group or be inside an
 ====
 -- case: no table
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test

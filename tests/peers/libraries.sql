@@ -170,7 +170,7 @@ answered
 -- reason: rows
 SELECT name FROM members
 ----
-refused: PrivacyError: name must be a group or stand inside an
+refused: PrivacyError: name must be a group or be inside an
 ====
 -- case: upper names
 -- from: Tumult Analytics, tutorials 1 to 6 (a library's members)

@@ -80,7 +80,7 @@ refused: PrivacyError: rows of items can't be released.
 -- reason: rows
 SELECT LOG(price) FROM items
 ----
-refused: PrivacyError: price must be a group or stand inside an
+refused: PrivacyError: price must be a group or be inside an
 ====
 -- case: SUM(total, contribution_bounds_per_row => (0, 1000)) FROM (order_id, SUM(price) AS t
 -- from: Qrlew, tests/integration.rs and src/rewriting (tables of users, orders and items)
@@ -351,7 +351,7 @@ answered
 -- reason: rows
 SELECT EXTRACT(EPOCH FROM c) FROM measures
 ----
-refused: PrivacyError: c must be a group or stand inside an
+refused: PrivacyError: c must be a group or be inside an
 ====
 -- case: EXTRACT(YEAR FROM c) AS y, EXTRACT(WEEK FROM c) AS w, COUNT(*) FROM measures GROUP B
 -- from: Qrlew, tests/integration.rs (tables of measures and of text)
@@ -465,7 +465,7 @@ refused: PrivacyError: private tables are joined on something other than their
 -- reason: rows
 SELECT a + b FROM measures UNION SELECT a FROM measures
 ----
-refused: PrivacyError: a must be a group or stand inside an
+refused: PrivacyError: a must be a group or be inside an
 ====
 -- case: WITH t1 AS (who, a, b FROM measures WHERE a > 5), t2 AS (who, d FROM measures WHERE
 -- from: Qrlew, tests/integration.rs (tables of measures and of text)

@@ -143,21 +143,21 @@ refused: PrivacyError: person is the privacy unit: it is never released.
 -- reason: rows
 SELECT wedded, school, earned, AVG(age) FROM census
 ----
-refused: PrivacyError: wedded must be a group or stand inside an
+refused: PrivacyError: wedded must be a group or be inside an
 ====
 -- case: a key that is not grouped
 -- from: SmartNoise SDK, sql/tests/query/queries/validate_pums/validate_pums_fail.sql
 -- reason: rows
 SELECT 3 AS three, c.wedded, school, AVG(earned) FROM census AS c GROUP BY school
 ----
-refused: PrivacyError: wedded must be a group or stand inside an
+refused: PrivacyError: wedded must be a group or be inside an
 ====
 -- case: a case of each row
 -- from: SmartNoise SDK, sql/tests/query/queries/validate_pums/validate_pums_fail.sql
 -- reason: rows
 SELECT CASE WHEN age > 90 THEN 1 ELSE 0 END AS age FROM census
 ----
-refused: PrivacyError: age must be a group or stand inside an
+refused: PrivacyError: age must be a group or be inside an
 ====
 -- case: a sum of a case
 -- from: SmartNoise SDK, sql/tests/query/queries/validate_pums/validate_pums_fail.sql
@@ -281,7 +281,7 @@ answered
 -- reason: rows
 SELECT age AS a FROM census WHERE age > 80
 ----
-refused: PrivacyError: age must be a group or stand inside an
+refused: PrivacyError: age must be a group or be inside an
 ====
 -- case: sum of earnings of one sex
 -- from: SmartNoise SDK, sql/tests/query/test_query.py and sql/tests/engines/test_db_count.py
@@ -589,7 +589,7 @@ answered
 -- reason: rows
 SELECT school * 2 AS s, SUM(age) AS g FROM census GROUP BY school HAVING (5 + (earned * 0.01)) > g
 ----
-refused: PrivacyError: earned must be a group or stand inside an
+refused: PrivacyError: earned must be a group or be inside an
 ====
 -- case: in order of a count, falling
 -- from: SmartNoise SDK, sql/tests/query/test_order_by.py, test_order_by_expressions.py and test_top.py
@@ -633,7 +633,7 @@ answered
 -- reason: rows
 SELECT school FROM census GROUP BY school ORDER BY sex DESC
 ----
-refused: PrivacyError: sex must be a group or stand inside an
+refused: PrivacyError: sex must be a group or be inside an
 ====
 -- case: order by an expression of an alias
 -- from: SmartNoise SDK, sql/tests/query/test_order_by.py, test_order_by_expressions.py and test_top.py

@@ -219,7 +219,7 @@ answered
 -- reason: rows
 SELECT s_nation, COUNT(*) FROM supplier WHERE s_id IN (SELECT lo_supplier FROM lineorder WHERE lo_part = 3) GROUP BY s_nation
 ----
-refused: PrivacyError: lo_supplier must be a group or stand inside an
+refused: PrivacyError: lo_supplier must be a group or be inside an
 ====
 -- case: 21 customers who waited
 -- from: TPC-H, the shapes of its queries (number in the title); tests/tpch has them on the benchmark's own data

@@ -127,7 +127,7 @@ refused: PrivacyError: the privacy unit can't be a group: each group
 -- reason: rows
 SELECT id, score FROM posts ORDER BY score DESC LIMIT 10
 ----
-refused: PrivacyError: id must be a group or stand inside an
+refused: PrivacyError: id must be a group or be inside an
 ====
 -- case: posts by length
 -- from: Stack Overflow: Stack Exchange Data Explorer's popular queries and BigQuery's public data set of it
