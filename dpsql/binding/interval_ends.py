@@ -69,7 +69,7 @@ def widen_factor(level: float, count: int) -> float:
 MAX_FORKS = 2
 """The most operations that repeat the ends of their arguments: the text of the ends grows exponentially in them."""
 
-_FORKS = (exp.Mul, exp.Div, exp.Greatest, exp.Least)
+_FORKS = (exp.Mul, exp.Div, exp.Abs, exp.Sqrt, exp.Ln, exp.Greatest, exp.Least)
 
 
 def _count_forks(node: exp.Expr) -> int:
@@ -296,7 +296,30 @@ def _round(node: exp.Expr, known: Certain, pair: EndPair) -> EndPair | None:
 
 
 def _go_up(node: exp.Expr, known: Certain, pair: EndPair) -> EndPair:
-    return exp.Exp(this=pair[0]), exp.Exp(this=pair[1])
+    """Return the ends under EXP, SQRT or LN, which are monotone; those of the last two begin with the function's domain."""
+    low, high = pair
+    kind = type(node)
+    if kind is exp.Exp:
+        return _call(kind, low), _call(kind, high)
+    zero = exp.Literal.number(0)
+    if kind is exp.Sqrt:
+        held = (exp.Greatest(this=end.copy(), expressions=[zero.copy()]) for end in (low, high))
+        some = exp.And(this=_is_known(low), expression=exp.GTE(this=high.copy(), expression=zero.copy()))
+        least, most = (_where(some, _call(kind, end)) for end in held)
+        return least, most
+    above = exp.GT(this=low.copy(), expression=zero)
+    return _where(above, _call(kind, low)), _where(above, _call(kind, high))
+
+
+def _absolute(node: exp.Expr, known: Certain, pair: EndPair) -> EndPair:
+    low, high = pair
+    nearest = exp.Greatest(this=low.copy(), expressions=[_minus(high.copy()), exp.Literal.number(0)])
+    farthest = exp.Greatest(this=_call(exp.Abs, low), expressions=[_call(exp.Abs, high)])
+    return _where(_is_known(low), nearest), farthest
+
+
+def _call(kind: type[exp.Expr], node: exp.Expr) -> exp.Expr:
+    return kind(this=node.copy())
 
 
 def _operate(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> exp.Expr:
@@ -329,8 +352,9 @@ _TWO_SIDED = (exp.Add, exp.Sub, exp.Mul, exp.Div)
 _READERS: dict[type[exp.Expr], Callable[..., EndPair | None]] = {
     **dict.fromkeys((exp.Add, exp.Sub), _add),
     **dict.fromkeys((exp.Mul, exp.Div), _multiply),
+    **dict.fromkeys((exp.Exp, exp.Sqrt, exp.Ln), _go_up),
     **{exp.Paren: _within, exp.Nullif: _null_at_zero, exp.Cast: _cast, exp.Neg: _negate},
-    **{exp.Round: _round, exp.Exp: _go_up},
+    **{exp.Round: _round, exp.Abs: _absolute},
 }
 """The functions that propagate intervals, by node class; they take the ends of one operand, or of two."""
 

@@ -380,7 +380,7 @@ class _Carrier:
             if any(facts.widths for facts in self.facts.known.find_columns(tree, name)):
                 continue  # each bin has one
             if self.facts.known.is_noisy(tree, node):
-                why = _find_reason(tree, node)
+                why = _find_reason(tree, node, self.facts.level)
                 if why is not None:
                     said.append(f"no interval for {name}: {why}")
         return said
@@ -485,10 +485,23 @@ class _Carrier:
         return found
 
 
+def _advise_on_difference(node: exp.Expr, level: float | None) -> str:
+    """Return a hint for the ends of a difference of two columns: both hold if each fails half as often."""
+    inner = node.unnest()
+    sides = (inner.this.unnest(), inner.expression.unnest()) if isinstance(inner, exp.Sub) else ()
+    if level is None or not sides or not all(isinstance(side, exp.Column) for side in sides):
+        return ""
+    a, b = (side.sql(dialect="duckdb", comments=False) for side in sides)
+    return (
+        f"; release them with confidence = {1 - (1 - level) / 2:.6g} (free, where only that is changed), and write "
+        f"INTERVAL_LOW({a}) - INTERVAL_HIGH({b}) and INTERVAL_HIGH({a}) - INTERVAL_LOW({b}): these hold at {level:.6g}"
+    )
+
+
 _NUMBERS_MAKE = (exp.Binary, exp.Func, exp.Window, exp.Neg, exp.Paren, exp.Cast, exp.Column)
 
 
-def _find_reason(tree: exp.Select, node: exp.Expr) -> str | None:
+def _find_reason(tree: exp.Select, node: exp.Expr, level: float | None) -> str | None:
     """Return why an expression over numbers with intervals has none; None if it is no number."""
     if isinstance(node, exp.Case | exp.If | exp.Literal | exp.Boolean | exp.Struct | exp.Map | exp.Array):
         return None
@@ -501,7 +514,8 @@ def _find_reason(tree: exp.Select, node: exp.Expr) -> str | None:
     if tree.args.get("distinct") is not None:
         return "equal rows were dropped"
     if len({(c.table, c.name) for c in node.find_all(exp.Column)}) > 1:
-        return "it is made of several numbers, and not of noisy counts and sums alone"
+        several = "it is made of several numbers, and not of noisy counts and sums alone"
+        return several + _advise_on_difference(node, level)
     return "intervals are not carried through this expression" if isinstance(node, _NUMBERS_MAKE) else None
 
 

@@ -20,6 +20,7 @@ from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.catalogue.aggregate_names import ALIASES, MECHANISMS, MODES, WORDS
+from dpsql.catalogue.option_names import OPTION_NAMES
 from dpsql.errors import ParseError, Span, clip
 from dpsql.language.tokens import CLOSING, OPENING, find_closing, is_open, is_word, token_error, token_types
 from dpsql.late_dataclass import dataclass
@@ -250,6 +251,8 @@ def explain_unreadable(error: SqlglotParseError, tokens: list[Token], text: str)
     start = text.find(context + highlight) if highlight else -1
     start = start + len(context) if start >= 0 else text.find(highlight) if highlight else -1
     i = next((i for i, token in enumerate(tokens) if token.end >= start), None) if start >= 0 else None
+    if (meant := _correct_options(tokens, text)) is not None:
+        return meant
     hint, said = None, str(detail.get("description") or "")
     for pattern, meaning in _MEANT:
         if hint is None and (found := pattern.search(text)):
@@ -261,9 +264,61 @@ def explain_unreadable(error: SqlglotParseError, tokens: list[Token], text: str)
     what = _describe(said, tokens[i].text)
     if hint is None:
         hint = _advise_at(tokens, i, said)
-    if hint is None and any(token.text.upper() in MODES for token in tokens[max(0, i - 8) : i]):
-        hint = "put the options behind the mode: names, equals signs and numbers, between parentheses."
     return ParseError(f"can't read this: {what}.", span=(start, start + len(highlight)), hint=hint)
+
+
+_OPTIONS = frozenset(row.name for row in OPTION_NAMES)
+_ASSIGNS = ("=", "==", ":", ":=", "=>")
+
+
+def _correct_options(tokens: list[Token], text: str) -> ParseError | None:
+    """Return the refusal of a misspelt OPTIONS clause behind a mode, with the clause as it is written; None without one."""
+    for i in range(2, len(tokens) - 1):
+        if tokens[i - 2].token_type != TokenType.WITH or tokens[i - 1].text.upper() not in MODES:
+            continue
+        named = bool(difflib.get_close_matches(tokens[i].text.upper(), ("OPTIONS",), cutoff=0.6))
+        at = i + named
+        while at < len(tokens) and tokens[at].text in ("=", ":", "(", "[", "{"):
+            at += 1
+        found, at = _read_options(tokens, at)
+        if not found:
+            continue
+        clause = f"OPTIONS ({', '.join(f'{name} = {value}' for name, value in found)})"
+        end = at
+        while end < len(tokens) and tokens[end].token_type in (*CLOSING, TokenType.COMMA):
+            end += 1
+        written = text[tokens[i].start : tokens[end - 1].end + 1]
+        if re.sub(r"\s", "", written).upper() == re.sub(r"\s", "", clause).upper():
+            continue
+        rest = text[tokens[-1].end + 1 :]
+        if end == len(tokens) and rest.lstrip().startswith(";"):
+            sign, what = len(text) - len(rest.lstrip()), "options are separated by commas."
+            return ParseError(what, span=(sign, sign + 1), hint="write , instead of ;.")
+        if written.upper().startswith("OPTIONS") and f"{written})".split() == clause.split():
+            value = tokens[at - 1]
+            hint = f"write {value.text}) instead of {value.text}."
+            return token_error(value, "the options have no end.", hint)
+        what = "options are written name = value, in parentheses."
+        return token_error(tokens[i], what, f"write {clause}.", last=tokens[end - 1])
+    return None
+
+
+def _read_options(tokens: list[Token], at: int) -> tuple[list[tuple[str, str]], int]:
+    """Read options in any usual spelling: their names and values, and the index after them."""
+    found: list[tuple[str, str]] = []
+    while at + 1 < len(tokens) and tokens[at].text.lower() in _OPTIONS:
+        value = at + 1
+        while tokens[value].text in _ASSIGNS and value + 1 < len(tokens):
+            value += 1
+        held = tokens[value]
+        literal = re.fullmatch(r"[\d.]+(e-?\d+)?|[A-Z_]+", held.text, re.I)
+        if held.token_type != TokenType.NUMBER and not literal:
+            break
+        found.append((tokens[at].text.lower(), held.text))
+        at = value + 1
+        if at + 1 < len(tokens) and tokens[at].token_type == TokenType.COMMA:
+            at += tokens[at + 1].text.lower() in _OPTIONS
+    return found, at
 
 
 def _describe(said: str, word: str) -> str:

@@ -217,6 +217,32 @@ def _read_chain(node: exp.Expr) -> exp.Expr:
     return exp.column(*reversed(names))
 
 
+def _most_frequent(node: exp.ApproxTopK) -> None:
+    """Write APPROX_TOP_K, alone in its SELECT, as the values of the largest groups that have rows."""
+    item = node.parent if isinstance(node.parent, exp.Alias) else node
+    select, count, number = item.parent, node.expression, exp.column("number")
+    known = {"kind", "mode", "expressions", "from_", "joins", "where", "with_"}
+    if not isinstance(select, exp.Select) or {key for key, part in select.args.items() if part} - known:
+        return
+    if len(select.expressions) != 1 or not isinstance(count, exp.Literal) or not count.name.isdigit():
+        return
+    written = node.this.sql(dialect="duckdb", comments=False, normalize_functions="lower")
+    inner, tables = select.copy(), select.args.get("with_")
+    counted = exp.Count(this=node.this.copy(), big_int=True)
+    counted.meta.update(node.meta)
+    inner.set("with_", None)
+    inner.set("expressions", [exp.alias_(node.this.copy(), "value"), exp.alias_(counted, "number")])
+    inner.set("group", exp.Group(expressions=[exp.Literal.number(1)]))
+    largest = [exp.Ordered(this=number, desc=True, nulls_first=False)]
+    listed = exp.ArrayAgg(this=exp.Order(this=exp.column("value"), expressions=largest))
+    first = exp.Slice(this=exp.Literal.number(1), expression=count.copy())
+    cut = exp.Bracket(this=listed, expressions=[first])
+    shown = exp.alias_(cut, item.alias or f"approx_top_k({written}, {count.name})", quoted=True)
+    made = exp.select(shown).from_(inner.subquery("counted")).where(number.copy() > 0)
+    for key, part in (*dict.fromkeys(select.args).items(), *made.args.items(), ("with_", tables)):
+        select.set(key, part)
+
+
 def _windows(select: exp.Select) -> None:
     """Replace uses of named windows by their definitions."""
     named = {window.name.lower(): window for window in select.args.get("windows") or []}
@@ -346,7 +372,7 @@ _REWRITES: dict[type[exp.Expr], Callable[..., None]] = {
     exp.Group: _group, exp.EQ: _comparison, exp.NEQ: _comparison, exp.LT: _order, exp.LTE: _order, exp.GT: _order,
     exp.GTE: _order, exp.Between: _between, exp.In: _membership, exp.Interval: _interval,
     exp.MakeInterval: _make_interval, exp.RegrCount: _regr_count, exp.Count: _count, exp.Anonymous: _anonymous,
-    exp.Select: _windows, exp.Dot: _chain, exp.Date: _date_call,
+    exp.Select: _windows, exp.Dot: _chain, exp.ApproxTopK: _most_frequent, exp.Date: _date_call,
     exp.ToChar: _to_char, exp.UnixToTime: _unix_time,
 }  # fmt: skip
 

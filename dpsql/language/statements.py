@@ -280,7 +280,7 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, object]) -> 
         return _describe(tokens, text, span)
     if begins(tokens):
         return _synthetic(tokens, text, params, span)
-    if word in _RELEASING and (read := _read_release(tokens)) is not None:
+    if word in _RELEASING and (read := _read_release(tokens, text)) is not None:
         return _release(*read, tokens, text, params, span)
     if word == "CREATE" and (made := _read_created(tokens)) is not None:
         name, start = made
@@ -502,7 +502,11 @@ _VIEWS = {
 }
 
 
-def _read_release(tokens: list[Token]) -> tuple[ReleaseStep, int] | None:
+MAX_VIEW = 100
+"""The most characters of a view's query in a hint."""
+
+
+def _read_release(tokens: list[Token], text: str) -> tuple[ReleaseStep, int] | None:
     """Return a release statement's step and the index of its name, or None; ParseError if it is meant as one."""
     words = [token.text.upper() for token in tokens[:8]]
     word, at = words[0], 1
@@ -513,7 +517,14 @@ def _read_release(tokens: list[Token]) -> tuple[ReleaseStep, int] | None:
         kind = [w for w in words[at : at + 3] if w not in ("TEMP", "TEMPORARY", "MATERIALIZED")]
         if word == "REFRESH" or kind[:1] == ["VIEW"]:
             said = f"{tokens[0].text} VIEW" if kind[:1] == ["VIEW"] else tokens[0].text
-            raise token_error(tokens[0], f"{said} is not a statement of dpsql.", _VIEWS[word])
+            hint = _VIEWS[word]
+            if kind[:1] == ["VIEW"] and word == "CREATE" and "MATERIALIZED" not in words and "AS" in words:
+                at = words.index("AS")
+                rest = text[tokens[at + 1].start : tokens[-1].end + 1] if at + 1 < len(tokens) else ""
+                if at > 1 and rest and len(rest) < MAX_VIEW:
+                    name = text[tokens[at - 1].start : tokens[at - 1].end + 1]
+                    hint = f"write WITH {name} AS ({rest}) SELECT COUNT(*) FROM {name}."
+            raise token_error(tokens[0], f"{said} is not a statement of dpsql.", hint)
         return None
     if word == "CREATE" and words[at + 1 : at + 4] == ["IF", "NOT", "EXISTS"]:
         if step == "replace":

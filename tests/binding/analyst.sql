@@ -338,27 +338,27 @@ SELECT quantile(cost, 0.5) FROM visits
 SELECT mode(ward) FROM visits
 
 -- refused: ANY_VALUE has no noisy form.
--- hint: group by its values too, and count the rows of each.
+-- hint: write SELECT ward, COUNT(*) FROM visits GROUP BY ward: it counts how often each value occurs.
 SELECT ANY_VALUE(ward) FROM visits
 
 -- refused: FIRST has no noisy form.
--- hint: group by its values too, and count the rows of each.
+-- hint: write SELECT ward, COUNT(*) FROM visits GROUP BY ward: it counts how often each value occurs.
 SELECT first(ward) FROM visits
 
 -- refused: ARG_MAX has no noisy form.
--- hint: the row of an extreme is one person's: group by it, and order the groups by a mean.
+-- hint: write SELECT ward, AVG(cost) FROM visits GROUP BY ward ORDER BY 2 DESC LIMIT 1: the row of an extreme is one person's.
 SELECT arg_max(ward, cost) FROM visits
 
 -- refused: STRING_AGG has no noisy form.
--- hint: group by its values, and count the rows of each.
+-- hint: write SELECT ward, COUNT(*) FROM visits GROUP BY ward: it counts how often each value occurs.
 SELECT string_agg(ward, ',') FROM visits
 
 -- refused: LIST has no noisy form.
--- hint: group by its values, and count the rows of each.
+-- hint: write SELECT ward, COUNT(*) FROM visits GROUP BY ward: it counts how often each value occurs.
 SELECT list(ward) FROM visits
 
 -- refused: ARRAY_AGG has no noisy form.
--- hint: group by its values, and count the rows of each.
+-- hint: write SELECT ward, COUNT(*) FROM visits GROUP BY ward: it counts how often each value occurs.
 SELECT array_agg(ward) FROM visits
 
 -- refused: BOOL_AND has no noisy form.
@@ -608,7 +608,7 @@ SELECT ward FROM visits UNION ALL SELECT ward FROM wards
 INSERT INTO t SELECT WITH DP OPTIONS (epsilon=1) COUNT(*) FROM visits
 
 -- refused: CREATE VIEW is not a statement of dpsql.
--- hint: write CREATE RELEASE daily AS SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward.
+-- hint: write WITH v AS (SELECT ward FROM visits) SELECT COUNT(*) FROM v.
 CREATE VIEW v AS SELECT ward FROM visits
 
 -- refused: ward must be a group or be inside an aggregate.
@@ -772,14 +772,14 @@ SELECT COUNT(*) FROM visits WHERE ward = "A"
 SELECT COUNT(*) FROM visits WHERE cost = 'abc'
 
 -- refused: the comparison combines VARCHAR with INTEGER.
--- hint: text and numbers are not compared: write the numbers as text, or cast the text to numbers.
+-- hint: text and numbers are not compared: write code = '2', or TRY_CAST(code AS DOUBLE) = 2.
 SELECT COUNT(*) FROM visits WHERE code = 2
 
 -- answered
 SELECT COUNT(*) FROM visits WHERE code = '2'
 
 -- refused: the comparison combines BOOLEAN with INTEGER.
--- hint: compare with true or false, or cast the truth to a whole number.
+-- hint: write CAST(urgent AS INT) instead of urgent, or compare with true or false.
 SELECT COUNT(*) FROM visits WHERE urgent = 1
 
 -- answered
@@ -789,7 +789,7 @@ SELECT COUNT(*) FROM visits WHERE urgent = TRUE
 SELECT COUNT(*) FROM visits WHERE urgent = 't' OR urgent IN ('no') OR (cost > 3) <> 'false'
 
 -- refused: the comparison combines BOOLEAN with VARCHAR.
--- hint: compare with true or false, or cast the truth to a whole number.
+-- hint: write CAST(urgent AS INT) instead of urgent, or compare with true or false.
 SELECT COUNT(*) FROM visits WHERE urgent = 'maybe'
 
 -- answered
@@ -1007,7 +1007,7 @@ SELECT COUNT(*) FROM visits WHERE ward = ANY (SELECT ward FROM wards WHERE wing 
 SELECT COUNT(*) FROM visits WHERE ward = (SELECT MAX(ward) FROM wards)
 
 -- refused: a subquery over private rows would let one unit decide about the rows of others.
--- hint: look at rows of the same unit: add w.visit = v.visit to its WHERE.
+-- hint: look at rows of the same unit: add w.visit = v.visit to its WHERE, or release it first for each ward, and join that answer.
 SELECT COUNT(*) FROM visits v WHERE cost > (SELECT AVG(cost) FROM visits w WHERE w.ward = v.ward)
 
 -- answered
@@ -1179,7 +1179,7 @@ SELECT x.a FROM visits
 SELECT COUNT(*) FROM visits WHERE COUNT(*) > 3
 
 -- refused: SUM is inside another aggregate.
--- hint: aggregate in a subquery first, and then over its rows.
+-- hint: write SELECT SUM(n) FROM (SELECT patient, SUM(cost) AS n FROM visits GROUP BY patient) AS t: a subquery aggregates first.
 SELECT SUM(SUM(cost)) FROM visits
 
 -- refused: there is no column wing here.
@@ -1354,7 +1354,7 @@ SELECT COUNT(*) FROM (SELECT unnest(tags) AS t, unnest(tags) AS q FROM visits)
 SELECT COUNT(*) FROM (SELECT upper(unnest(tags)) AS t FROM visits)
 
 -- refused: with rows as the privacy unit, each may meet one row of u, and here it may meet several.
--- hint: join on columns that are unique there, count each range in a column of its own, or ask the owner for a privacy unit column.
+-- hint: join on columns that are unique there, or ask the owner for a privacy unit column.
 SELECT city, COUNT(*) FROM people, UNNEST([1,2]) u(x) GROUP BY city
 
 -- answered
@@ -1670,27 +1670,27 @@ SELECT COUNT(*) FROM visits WHERE doctor = E'Zo\u00eb'
 SELECT COUNT(*) FROM visits WHERE doctor = E'Zo\xc3\xab'
 
 -- refused: ALL and ANY compare only by = ANY and <> ALL over private rows.
--- hint: compare with the smallest or the largest.
+-- hint: write cost > (SELECT max(floor) FROM wards).
 SELECT COUNT(*) FROM visits WHERE cost > ALL (SELECT floor FROM wards)
 
 -- refused: ALL and ANY compare only by = ANY and <> ALL over private rows.
--- hint: compare with the smallest or the largest.
+-- hint: write cost <= (SELECT max(floor * 100) FROM wards WHERE wing = 'north').
 SELECT COUNT(*) FROM visits WHERE cost <= ANY (SELECT floor * 100 FROM wards WHERE wing = 'north')
 
 -- refused: 'NaN' is not a valid DOUBLE here.
--- hint: isnan, isinf and isfinite test a value.
+-- hint: write isnan(score).
 SELECT COUNT(*) FROM visits WHERE score = 'NaN'::DOUBLE
 
 -- refused: the comparison combines DOUBLE with VARCHAR.
--- hint: isnan, isinf and isfinite test a value.
+-- hint: write NOT (isinf(score) AND score < 0).
 SELECT COUNT(*) FROM visits WHERE score <> '-inf'
 
 -- refused: 'inf' is not a valid DOUBLE here.
--- hint: isnan, isinf and isfinite test a value.
+-- hint: write CASE WHEN isfinite(score) THEN score END.
 SELECT AVG(NULLIF(score, 'inf'::DOUBLE)) FROM visits
 
 -- refused: the comparison combines INTERVAL with VARCHAR.
--- hint: cast one of the two.
+-- hint: write INTERVAL '3 days'.
 SELECT COUNT(*) FROM visits WHERE stay > '3 days'
 
 -- refused: >> can't be used on private rows.
@@ -1718,7 +1718,7 @@ SELECT COUNT(*) FROM visits WHERE code = getvariable('c')
 SELECT COUNT(*) FROM visits WHERE time_bucket(INTERVAL 1 DAY, seen, TIMESTAMP '2024-01-01') = '2024-01-02'
 
 -- refused: ward must be a group or be inside an aggregate.
--- hint: group by the columns of the windows, and leave the windows out.
+-- hint: write SELECT ward, AVG(cost) FROM visits GROUP BY ward: groups in place of windows.
 SELECT ward, AVG(cost) OVER (PARTITION BY ward) FROM visits
 
 -- refused: COLUMNS takes names, a regular expression or * here.

@@ -693,7 +693,7 @@ SELECT booked = LAST_DAY(booked) AS month_end, COUNT(*) FROM payments GROUP BY m
 SELECT COUNT(*) FROM payments TABLESAMPLE 100 PERCENT
 
 -- refused: amount must be a group or be inside an aggregate.
--- hint: group by the columns of the windows, and leave the windows out.
+-- hint: write SELECT category, SUM(amount) FROM payments GROUP BY category: groups in place of windows.
 SELECT SUM(amount) OVER (PARTITION BY category) FROM payments
 
 -- refused: the privacy unit can't be a group: each group would be one unit.
@@ -723,7 +723,7 @@ SELECT COUNT(*) FROM trips a JOIN trips b ON a.origin = b.target
 SELECT PERCENT_RANK() OVER (ORDER BY points) FROM marks
 
 -- refused: LISTAGG has no noisy form.
--- hint: group by its values, and count the rows of each.
+-- hint: write SELECT origin, COUNT(*) FROM trips GROUP BY origin: it counts how often each value occurs.
 SELECT bike, LISTAGG(origin, ',') FROM trips GROUP BY bike
 
 -- section: sequences, subqueries, dates and texts

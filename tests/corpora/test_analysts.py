@@ -101,6 +101,9 @@ SELECT COUNT(*) FROM (SELECT u, ARG_MIN(k, day) AS b FROM t GROUP BY u) WHERE b 
 SELECT AVG(s / c) FROM (SELECT u, SUM(n) AS s, COUNT(*) AS c FROM t GROUP BY u)
 SELECT SUM(x * w) FROM t JOIN pub USING (k)
 SELECT SUM(x * w) FROM t JOIN (VALUES ('a', 2.5), ('b', -3)) v(k, w) USING (k)""",
+    "plain spellings": """
+SELECT APPROX_TOP_K(k, 2) FROM t WHERE k = 'a' OR (k = 'b' AND f)
+WITH s AS (SELECT * FROM t WHERE n = 1 OR (n = 3 AND f)) SELECT approx_top_k(n, 1) AS top FROM s""",
     "intervals": """
 SELECT COUNT(*) FROM t WHERE day + INTERVAL '7' DAY = '2024-01-08' OR day + INTERVAL '1 day' = '2024-01-03'
 SELECT COUNT(*) FROM t WHERE day + to_days(n::INT) > '2024-01-03' AND day - to_months(1) < '2023-12-03'
@@ -121,9 +124,9 @@ SELECT COUNT(*) FROM t WHERE z >= now() - INTERVAL 90 DAY AND day < date_trunc('
 ADVISED = [
     ("a moment without a zone", "SELECT COUNT(*) FROM t WHERE z >= '2024-01-05'", "'2024-01-05T00:00:00Z'", "SELECT COUNT(*) FROM t WHERE z >= '2024-01-05T00:00:00Z'"),
     ("a day without a zone", "SELECT COUNT(*) FROM t WHERE z::DATE = '2024-01-05'", "(z AT TIME ZONE 'UTC')", "SELECT COUNT(*) FROM t WHERE (z AT TIME ZONE 'UTC')::DATE = '2024-01-05'"),
-    ("a public column that the key determines", "SELECT k, ANY_VALUE(since), COUNT(*) FROM t JOIN pub USING (k) GROUP BY k", "group by its values", "SELECT k, since, COUNT(*) FROM t JOIN pub USING (k) GROUP BY k, since"),
-    ("any value of people", "SELECT ANY_VALUE(d) FROM t", "group by its values", "SELECT d, COUNT(*) FROM t GROUP BY d"),
-    ("the first of people", "SELECT k, FIRST(n) FROM t WHERE k = 'a' GROUP BY 1", "group by its values", "SELECT n, COUNT(*) FROM t WHERE k = 'a' AND n > 0 GROUP BY n"),
+    ("a public column that the key determines", "SELECT k, ANY_VALUE(since), COUNT(*) FROM t JOIN pub USING (k) GROUP BY k", "SELECT k, since, COUNT(*) FROM t JOIN pub USING (k) GROUP BY k, since", "SELECT k, since, COUNT(*) FROM t JOIN pub USING (k) GROUP BY k, since"),
+    ("any value of people", "SELECT ANY_VALUE(d) FROM t", "SELECT d, COUNT(*) FROM t GROUP BY d", "SELECT d, COUNT(*) FROM t GROUP BY d"),
+    ("the first of people", "SELECT k, FIRST(n) FROM t WHERE k = 'a' GROUP BY 1", "SELECT k, n, COUNT(*) FROM t WHERE k = 'a' GROUP BY k, n", "SELECT n, COUNT(*) FROM t WHERE k = 'a' AND n > 0 GROUP BY n"),
     ("ranks over everybody", "SELECT q, AVG(x) FROM (SELECT NTILE(2) OVER (ORDER BY x) AS q, x FROM t) GROUP BY q", "SELECT QUANTILE_CONT(x, 0.5)", "SELECT CASE WHEN x < 3 THEN 1 ELSE 2 END AS q, AVG(x) FROM t GROUP BY 1"),
     ("people who meet others", "SELECT COUNT(*) FROM t AS a JOIN t AS b ON a.boss = b.u", "no policy lets", "SELECT COUNT(*) FROM t AS a JOIN t AS b ON a.u = b.u"),
     ("a bound that is missing", "SELECT AVG(length(d)) FROM t", "AVG(LENGTH(d), contribution_bounds_per_row => AUTO)", ""),

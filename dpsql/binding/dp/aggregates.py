@@ -24,6 +24,7 @@ from dpsql.late_dataclass import dataclass
 from dpsql.mechanisms import moments
 from dpsql.mechanisms.aggregation import Part
 from dpsql.mechanisms.order_statistics import GradedGrid, WantedRank
+from dpsql.mechanisms.queries import Select
 
 
 class Formula(NamedTuple):
@@ -299,7 +300,12 @@ class AggregateCall:
         if self.block.is_unit(place):
             hint = f"write COUNT(DISTINCT {shown}) instead of {to_sql(self.call.node)}: no privacy unit is released."
         elif name in ("MIN", "MAX"):
+            first = Select(shown, group=shown, order=f"{shown}{' DESC' if name == 'MAX' else ''}", limit=1)
+            whole = self.block.write_select(first)
             hint = "group by it and take the first or the last of the groups: they are noisy."
+            hint = hint if whole is None else f"write {whole}: the groups are noisy."
+        elif kind == "BOOLEAN" and name == "AVG":
+            hint = f"write AVG(({shown})::INT) for the share of true rows, or COUNT_IF({shown}) for their number."
         elif kind == "BOOLEAN":
             hint = f"write {name}(({shown})::INT), or COUNT_IF({shown})."
         elif kind == "TEXT":

@@ -375,15 +375,21 @@ def _is_public(output: Output) -> bool:
 
 
 def fit_outputs(
-    options: Options, aggregates: Sequence[Aggregate], epsilon: Fraction, maker: NoiseMaker
+    options: Options,
+    aggregates: Sequence[Aggregate],
+    epsilon: Fraction,
+    delta: Fraction | None,
+    maker: NoiseMaker,
 ) -> FittedOutputs:
     """Return the outputs of aggregates, checked by :func:`check_fits`, with the noise that the error asks for.
 
-    ``epsilon`` is the most for all of them.
+    ``epsilon`` and ``delta`` (None for Laplace noise) are the most for all of them.
 
     Raises:
         PrivacyError: epsilon is too small for the error; nothing is paid.
     """
+    if delta is not None:
+        return _fit_gaussian(options, aggregates, epsilon, delta, maker)
 
     def build(a: Aggregate, own: Fraction) -> Output:
         return maker.add_laplace([(a, Amount("epsilon", own))]).build(a)
@@ -405,6 +411,32 @@ def fit_outputs(
     pairs = zip(outputs, parts, strict=True)
     said = tuple(_say(options, o.name, part) for o, part in pairs if _is_public(o))
     return FittedOutputs(outputs, tuple(open_ones), said)
+
+
+def _fit_gaussian(
+    options: Options, aggregates: Sequence[Aggregate], epsilon: Fraction, delta: Fraction, maker: NoiseMaker
+) -> FittedOutputs:
+    """Return counts and sums with Gaussian noise of one calibration: the squared mus of their errors add up."""
+    whole = []
+    for a in aggregates:
+        alone = [(a, Amount("epsilon", epsilon))]
+        whole.append(maker.add_gaussian(alone, epsilon, delta).build(a))
+    if not all(map(_is_public, whole)):
+        what = "the noise of means is reduced step by step, which is proved for Laplace noise."
+        raise options.refuse("noise", what, "leave noise out.", private=True)
+    needs = [_find_need(options, output) for output in whole]
+    known = [gaussian_mu(epsilon * need, delta) ** 2 for need in needs if need is not None]
+    mu = shorten(compute_root(sum(known, Fraction(0))))
+    taken = round_significant(gaussian_epsilon(mu, delta), 5, up=True)
+    if len(known) < len(needs) or taken > epsilon:
+        even = maker.add_gaussian([(a, Amount("epsilon", epsilon)) for a in aggregates], epsilon, delta)
+        widths = (_width_of(even.build(a), options.confidence)(Fraction(1)) for a in aggregates)
+        reach = 1.001 * max(widths)
+        raise _refuse(options, taken if len(known) == len(needs) else None, epsilon, whole, reach)
+    dealt = [(a, Amount("epsilon", squared)) for a, squared in zip(aggregates, known, strict=True)]
+    noise = maker.add_gaussian(dealt, taken, delta)
+    outputs = tuple(noise.build(a) for a in aggregates)
+    return FittedOutputs(outputs, (), (_say(options, ", ".join(o.name for o in outputs), taken),), True)
 
 
 def _say(options: Options, names: str, epsilon: Fraction) -> str:

@@ -100,6 +100,10 @@ class NoisyBlock(AggregatingBlock):
         keys, typed = self.bind_keys(expressions)
         keys = self.place_groups(keys, typed)
         self.key_types = typed
+        if self.keys and self.domain is None and (keeping := self.find_keeping_join(expressions)):
+            self.binder.notes.append(
+                f"these groups are private, and small ones left out: {keeping} shows all"
+            )
         self._check_strategy()
         self.caps = find_auto_caps(self)
         if self.caps is None:
@@ -225,7 +229,10 @@ class NoisyBlock(AggregatingBlock):
     def _check_strategy(self) -> None:
         options, public = self.options, bool(self.keys) and self.domain is not None
         if options.get("group_selection_strategy") == "PUBLIC_GROUPS" and self.keys and not public:
-            hint = "join a public table of the groups, and keep all of its rows, or ask the owner to declare the column's values."
+            keeping = self.find_keeping_join(self.group_expressions())
+            joined = "join a public table of the groups, and keep all of its rows"
+            joined = joined if keeping is None else f"write {keeping.rstrip(',')}"
+            hint = f"{joined}, or ask the owner to declare the column's values."
             what = "these groups are not public."
             raise options.refuse("group_selection_strategy", what, hint, private=True)
         if self.blocks > 1:  # of grouping sets, some may have no private groups
@@ -300,9 +307,6 @@ class NoisyBlock(AggregatingBlock):
                 currency = self.options.amount.currency
                 what = f"error needs an epsilon as its limit, not a {currency}."
                 raise self.options.refuse("error", what, "give an epsilon, as the most that may be spent.")
-            if self.options.get("noise") == "GAUSSIAN":
-                what = "error is for Laplace noise."
-                raise self.options.refuse("noise", what, "leave noise out.", private=True)
             if self.options.get("report_cut"):
                 what = "error takes the least epsilon, and report_cut a share of the whole."
                 raise self.options.refuse("report_cut", what, "ask for one of the two.")
@@ -434,7 +438,8 @@ class NoisyBlock(AggregatingBlock):
         if self.options.get("error") is not None and aggregates:
             taken = share.parts[-1] if private else Fraction(0)
             taken += share.apart.total if share.apart is not None else 0
-            return fit_outputs(self.options, aggregates, share.epsilon - taken, self._maker)
+            most, delta = share.epsilon - taken, share.delta_part if choice.delta_parts else None
+            return fit_outputs(self.options, aggregates, most, delta, self._maker)
         amounts = zip(aggregates, share.amounts, strict=False)
         dealt = [(a, amount) for a, amount in amounts if a.formula is not None]
         noise = self.noise = choice.choose(dealt, share, len(self.asked))

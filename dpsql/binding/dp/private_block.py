@@ -35,12 +35,14 @@ from dpsql.binding.relations.fan_out import (
     surely_null,
 )
 from dpsql.binding.relations.plan_size import refuse_keys
-from dpsql.binding.relations.relation import Field, From, LostColumns, Names, column, fold
+from dpsql.binding.relations.relation import INTERNAL, Field, From, LostColumns, Names, column, fold
 from dpsql.binding.values.declared_values import list_values
 from dpsql.binding.values.fixed_point import come_back, leave
 from dpsql.binding.values.sql_types import Type, Typed, read_type
 from dpsql.catalogue.aggregate_names import (
     BLOCK_CALLS,
+    CHOSEN,
+    COUNTED,
     ELSEWHERE,
     INSTEAD_OF,
     NO_NOISY_FORM,
@@ -55,6 +57,7 @@ from dpsql.language.dialect import (
     bind_error,
     find_nodes,
     has_more_nodes,
+    join_word,
     parse_fragment,
     parse_select,
     privacy_error,
@@ -64,7 +67,7 @@ from dpsql.language.dialect import (
 )
 from dpsql.language.options import Call, Options, call_of
 from dpsql.late_dataclass import dataclass
-from dpsql.mechanisms.queries import Select
+from dpsql.mechanisms.queries import As, Select, Subquery
 
 _AGGREGATES = names_of("DP")
 _FUNCTIONS = ROW_WORDS | PUBLIC_FUNCTIONS | {name.lower() for name in END_CALLS}
@@ -172,6 +175,7 @@ class AggregatingBlock(ABC):
 
     def _misplaced(self, call: Call, node: exp.Expr) -> PrivacyError:
         why, hint = "is inside another aggregate", "aggregate in a subquery first, and then over its rows."
+        unit = next((quote_where_needed(f.name) for _, f in self.names.fields() if f.is_unit), None)
         filtered, group = self.select.args.get("where"), self.select.args.get("group")
         if isinstance(filtered, exp.Where) and node.find_ancestor(exp.Where) is filtered:
             why = "is not supported in WHERE"
@@ -183,7 +187,20 @@ class AggregatingBlock(ABC):
         elif node.find_ancestor(exp.Group) is group is not None:
             why = "can't be a group"
             hint = "group by columns; the noisy value may be a group in an outer query."
+        elif unit is not None and (outer := self._call_around(node)) is not None:
+            own = self.write_select(Select((unit, As(to_sql(call.node), "n")), group=unit))
+            if own is not None:
+                hint = f"write {Select(f'{outer.name}(n)', Subquery(own, 't'))}: a subquery aggregates first."
         return privacy_error(node, f"{call.name} {why}.", hint)
+
+    @staticmethod
+    def _call_around(node: exp.Expr) -> Call | None:
+        above = node.parent
+        while above is not None and not isinstance(above, exp.Query):
+            if (call := call_of(above)) is not None and call.node is not node and call.name in _AGGREGATES:
+                return call
+            above = above.parent
+        return None
 
     def write_select(self, asked: Select) -> str | None:
         """Return a query, given without a source, over this block's rows; None if it depends on a query around it."""
@@ -208,8 +225,25 @@ class AggregatingBlock(ABC):
         if where is None:
             return None
         node = self.condition(where.this).node
+        self._refuse_no_unit(where.this)
         self.conditions = split_conjuncts(node)
         return to_sql(node)
+
+    def _refuse_no_unit(self, condition: exp.Expr) -> None:
+        """Raise PrivacyError for WHERE unit IS NULL, by which the answer would be only noise: such rows never count.
+
+        After an outer join, such a condition finds rows without a match, and is allowed.
+        """
+        for part in split_conjuncts(condition):
+            inner = part.unnest()
+            if not isinstance(inner, exp.Is) or not isinstance(inner.expression, exp.Null):
+                continue
+            item = self.names.known(inner.this)
+            if item is not None and item.is_unit and not item.optional and not item.lost:
+                unit = to_sql(inner.this)
+                what = f"rows whose {unit} is NULL count nowhere: this would be noise around 0."
+                hint = f"leave it out, or ask the owner: a policy with another privacy unit may count rows without {unit}."
+                raise privacy_error(part, what, hint)
 
     def filtered(self, call: Call, sql: str) -> str:
         """Return an expression that is NULL unless the FILTER is true."""
@@ -481,13 +515,40 @@ class AggregatingBlock(ABC):
         )
         if column is not None:
             hint = f"write COUNT({'.'.join(map(quote_where_needed, column))}), which counts the rows with a match"
+        grouping = self.public_grouping(found.join)
+        more = "." if grouping is None else f", or {grouping}, the public side's key."
         what = "public rows without a matching private row would count here, and private rows decide which these are."
-        raise privacy_error(call.node, what, f"{hint}.")
+        raise privacy_error(call.node, what, hint + more)
 
     @property
     def public_key_nodes(self) -> Sequence[exp.Expr]:
         """The keys of public groups in terms of the exact query; none if groups are private."""
         return self.key_nodes if self.domain is not None else ()
+
+    def public_grouping(self, join: exp.Join) -> str | None:
+        """Return GROUP BY with the public column that a join equates to a private key of the groups."""
+        keys = {to_sql(node) for node in self.group_expressions()}
+        on = join.args.get("on")
+        for equal in on.find_all(exp.EQ) if on is not None else ():
+            for key, other in ((equal.this, equal.expression), (equal.expression, equal.this)):
+                field_ = self.names.known(other)
+                if to_sql(key) in keys and field_ is not None and field_.public:
+                    return _write_grouping(other)
+        return None
+
+    def find_keeping_join(self, keys: Sequence[exp.Expr]) -> str | None:
+        """Return a join that would show all groups of a public table; None unless the keys are of one joined here."""
+        relations, fields = self.bound.relations, [self.names.known(key) for key in keys]
+        public = [r for r in relations if not r.private and any(f is g for f in r.fields for g in fields)]
+        joins = self.select.args.get("joins") or []
+        for join in joins:
+            if join_word(join, "side") and (grouping := self.public_grouping(join)) is not None:
+                return grouping
+        inner = len(joins) == 1 and not join_word(joins[0], "side")
+        if len(relations) != 2 or len(public) != 1 or public[0].alias.startswith(INTERNAL) or not inner:
+            return None
+        side = "LEFT" if public[0] is relations[0] else "RIGHT"
+        return f"{side} JOIN in place of JOIN, with keys from {public[0].alias},"
 
     def read_public_groups(self, keys: Iterable[tuple[GroupKey, Typed]]) -> None:
         """Let the SELECT read its public groups, which no row decides."""
@@ -534,10 +595,13 @@ class AggregatingBlock(ABC):
         if whole is not node and not numeric and not self._has_aggregate(whole):
             one = f"COUNT(DISTINCT {to_sql(whole)}) instead of {to_sql(whole)}"
         what = f"{node.name} must be a group or be inside an aggregate."
-        if grouped is None and any(
-            self._has_aggregate(w.this) for i in items for w in i.find_all(exp.Window)
-        ):
-            hint = "group by the columns of the windows, and leave the windows out."
+        window = next(
+            (one for item in items for one in item.find_all(exp.Window) if self._has_aggregate(one.this)),
+            None,
+        )
+        written = grouped is not None and not grouped.args.get("all")
+        if window is not None and not written and (whole_text := self._write_grouped(window)) is not None:
+            hint = f"write {whole_text}: groups in place of windows."
             return privacy_error(node, what, hint)
         if call is not None and call.name.lower() not in _FUNCTIONS:
             return privacy_error(call, f"{call.name.upper()} is not a function here.", f"write {one}.")
@@ -547,8 +611,16 @@ class AggregatingBlock(ABC):
         hint = f"write {one}, or group by it and count the rows."
         holder = self.select.parent
         if isinstance(holder.parent if isinstance(holder, exp.Subquery) else holder, exp.In):
-            hint = "release the list first, as groups."
+            listed = self.write_select(Select(named, group=named, having="COUNT(*) > 0"))
+            hint = (
+                f"write ({listed}): the list is released." if listed else "release the list first, as groups."
+            )
         return privacy_error(node, what, hint)
+
+    def _write_grouped(self, window: exp.Window) -> str | None:
+        """Return the query that has a window's partitions as groups, and its aggregate in each."""
+        keys = tuple(to_sql(key) for key in window.args.get("partition_by") or ())
+        return self.write_select(Select((*keys, to_sql(window.this)), group=keys))
 
 
 def _order_labels(key: GroupKey, values: Sequence[object] | None) -> exp.Expr:
@@ -602,8 +674,25 @@ def refuse_elsewhere(node: exp.Expr, options: Options) -> None:
     ):
         shown = text if len(text := to_sql(argument)) <= 60 else "x"
     written = node.meta.get("called", name).upper() if isinstance(node, exp.AggFunc) else name
+    select = node.find_ancestor(exp.Select)
     hint = INSTEAD_OF.get(name, ELSEWHERE).format(x=shown)
     if name not in INSTEAD_OF and (isinstance(node, exp.AggFunc) or name.lower() in BLOCK_CALLS):
         given = "SELECT" if options.mode_node is None else f"SELECT WITH {options.mode.upper()}"
         hint = f"write SELECT WITH SUBSAMPLE instead of {given}: it takes this aggregate, on blocks of privacy units."
+    by, whole = node.args.get("expression"), None
+    if select is not None and shown != "x" and INSTEAD_OF.get(name) in (COUNTED, CHOSEN):
+        group = select.args.get("group") if INSTEAD_OF[name] == CHOSEN else None
+        keys = [resolve_key(key, select) for key in group.expressions] if group is not None else []
+        listed = (*map(to_sql, keys), shown)
+        whole = write_over_rows(select, Select((*listed, "COUNT(*)"), group=listed))
+    elif select is not None and shown != "x" and name in ("ARG_MAX", "ARG_MIN") and isinstance(by, exp.Expr):
+        order, mean = "2 DESC" if name == "ARG_MAX" else "2", f"AVG({to_sql(by)})"
+        whole = write_over_rows(select, Select((shown, mean), group=shown, order=order, limit=1))
+    if whole is not None:
+        why = (
+            "the row of an extreme is one person's"
+            if name.startswith("ARG_")
+            else "it counts how often each value occurs"
+        )
+        hint = f"write {whole}: {why}."
     raise privacy_error(node, f"{written} has no noisy form.", hint)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -29,7 +30,7 @@ from dpsql.binding.dp.aggregates import (
 )
 from dpsql.binding.values import fixed_point as grids
 from dpsql.binding.values.sql_types import BOOLEAN, DOUBLE, Bounds, Type, Typed, make_cast
-from dpsql.errors import BindError
+from dpsql.errors import BindError, did_you_mean
 from dpsql.exact.exact_query import Exact
 from dpsql.language.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.language.options import Call, call_of, read_whole
@@ -324,6 +325,7 @@ def _histogram(asked: AggregateCall) -> Aggregate:
     rest = f" ELSE {len(bins)}" if others is not None else ""
     place = f"CASE WHEN v IS NULL THEN NULL {cases}{rest} END"
     shown = bins if others is None else [*bins, others]
+    _refuse_other_bins(call.node, shown)
 
     def part(epsilon: Fraction) -> Histogram:
         noise, exact = LaplaceNoise(epsilon, asked.exact.rows_per_unit, asked.groups), asked.exact
@@ -334,6 +336,39 @@ def _histogram(asked: AggregateCall) -> Aggregate:
     origin = "given" if others is not None else origin
     said = f"count the rows with {asked.source()} in {len(shown)} bins ({origin}); all of them are shown"
     return asked.make("BIGINT[]", said, part=part, intervals=False, shown=partial(_write_map, shown))
+
+
+def _refuse_other_bins(node: exp.Expr, bins: list[exp.Expr]) -> None:
+    """Raise BindError for a literal in brackets that is none of the bins: its count would be NULL, and charged."""
+    place = node.parent
+    while isinstance(place, exp.Paren):
+        node, place = place, place.parent
+    key = place.expressions[0] if isinstance(place, exp.Bracket) and len(place.expressions) == 1 else None
+    names = [_name_bin(bin_) for bin_ in bins]
+    if key is None or not isinstance(key, exp.Literal) or None in names:
+        return
+    wanted = (
+        key.name if key.is_string or not key.is_int else str(int(key.name) + 1)
+    )  # parsed as an index from 0
+    known = [name for name in names if name is not None]
+    number = _read_number(wanted)
+    if wanted in known or (number is not None and number in map(_read_number, known)):
+        return
+    what = f"the histogram has no bin {wanted if number is not None else repr(wanted)}."
+    raise bind_error(key, what, did_you_mean(wanted, known), around=place)
+
+
+def _name_bin(node: exp.Expr) -> str | None:
+    """Return the text of a bin that is a literal, or a cast of one."""
+    while isinstance(node, exp.Cast | exp.Paren):
+        node = node.this
+    return node.name if isinstance(node, exp.Literal) else None
+
+
+def _read_number(text: str) -> Fraction | None:
+    with suppress(ValueError, ZeroDivisionError):
+        return Fraction(text)
+    return None
 
 
 def _write_map(bins: list[exp.Expr], counts: exp.Expr) -> exp.Map:

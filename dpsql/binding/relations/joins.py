@@ -53,6 +53,7 @@ from dpsql.language.dialect import (
     to_sql,
 )
 from dpsql.late_dataclass import dataclass
+from dpsql.mechanisms.queries import Select, write_filter
 
 _OUTER = ("LEFT", "RIGHT", "FULL")
 _INEQUALITIES = (exp.GT, exp.GTE, exp.LT, exp.LTE)
@@ -223,17 +224,33 @@ class _Step:
         ]
         if not keys or count_rows_per_key(self.binder, item, public, keys) not in (0, 1):
             what = f"with rows as the privacy unit, each may meet one row of {public.alias}, and here it may meet several."
-            hint = (
-                "join on columns that are unique there, count each range in a column of its own, or ask the owner for a privacy "
-                "unit column."
-            )
-            raise privacy_error(self.place, what, hint)
+            raise privacy_error(self.place, what, self._advise_ranges(item, public))
         columns = list(dict.fromkeys(key.typed.node for key in keys))
         held = _first_of_each(public, columns, columns)
         if right.private:
             bound.relations, bound.source = [held], held.source
         else:
             self.right = held
+
+    def _advise_ranges(self, item: exp.Expr, public: Relation) -> str:
+        """Return a hint for rows that may join several public rows: ranges have their own forms."""
+        on = self.join.args.get("on")
+        if on is None or not any(isinstance(node, (*_INEQUALITIES, exp.Between)) for node in on.walk()):
+            return "join on columns that are unique there, or ask the owner for a privacy unit column."
+        hint = "count each range in a column of its own, with a filter, or group by bins."
+        select = self.join.find_ancestor(exp.Select)
+        alone = select is not None and len(select.args["joins"]) == 1 and select.args.get("where") is None
+        if (
+            select is not None
+            and alone
+            and isinstance(item, exp.Table)
+            and fold(item.name) == fold(public.alias)
+        ):
+            columns = (quote_where_needed(field.name) for field in public.fields)
+            fullest = f"EXPMECH(COUNT(*){write_filter(to_sql(on))}, answer => TRUE) OVER {to_sql(item.this)}"
+            rows = to_sql(self.join.this if self.right.private else select.args["from_"].this)
+            hint = f"write {Select((*columns, fullest), rows)}: it chooses the fullest; or {hint}"
+        return hint
 
     def add(self) -> None:
         bound, right, side, kind = self.bound, self.right, self.side, self.kind

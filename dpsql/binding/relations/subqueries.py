@@ -39,7 +39,7 @@ from dpsql.binding.relations.unit_rows import aggregates
 from dpsql.binding.values import total_expressions
 from dpsql.binding.values.coercion import meet_public, require_kind, take_value, unify
 from dpsql.binding.values.declared_values import hold
-from dpsql.binding.values.sql_types import BOOLEAN, Typed, unite_bounds
+from dpsql.binding.values.sql_types import BOOLEAN, Typed, make_call, unite_bounds
 from dpsql.errors import BindError, PrivacyError
 from dpsql.language.dialect import (
     bind_error,
@@ -81,8 +81,8 @@ def bind_expression(binder: Binder, node: exp.Expr, names: Names, env: Env) -> T
         BindError, PrivacyError: as :func:`dpsql.binding.values.total_expressions.total`; a subquery that depends on
             other units.
     """
-    _refuse_unquoted(node, names)
     inputs: list[Input] = []
+    _refuse_unquoted(node, names)
     condition = isinstance(node.parent, exp.Where | exp.Having | exp.Qualify)
     node = copy_tree(node)
     extra = dict(names.extra)
@@ -119,9 +119,23 @@ def _answered(query: exp.Expr) -> exp.Expr:
     holder = query.parent if isinstance(query.parent, exp.Subquery) else query
     above = holder.parent
     if isinstance(above, exp.All | exp.Any):
-        what = "ALL and ANY compare only by = ANY and <> ALL over private rows."
-        raise privacy_error(above.parent or above, what, "compare with the smallest or the largest.")
+        raise _refuse_quantified(above, query)
     return above if isinstance(above, exp.In | exp.Exists) else holder
+
+
+def _refuse_quantified(node: exp.Expr, query: exp.Expr) -> PrivacyError:
+    """Return the refusal of ``x > ALL (SELECT ...)``, with the comparison to the extreme of the subquery."""
+    what, comparison = "ALL and ANY compare only by = ANY and <> ALL over private rows.", node.parent
+    hint, greater = "compare with the smallest or the largest.", isinstance(comparison, exp.GT | exp.GTE)
+    if not isinstance(comparison, exp.GT | exp.GTE | exp.LT | exp.LTE):
+        return privacy_error(comparison or node, what, hint)
+    if isinstance(query, exp.Select) and len(query.expressions) == 1 and not aggregates(query):
+        extreme = query.copy()
+        largest = greater == isinstance(node, exp.All)
+        extreme.set("expressions", [make_call("max" if largest else "min", extreme.selects[0].unalias())])
+        made = type(comparison)(this=comparison.this.copy(), expression=extreme.subquery())
+        hint = f"write {to_sql(made)}."
+    return privacy_error(comparison, what, hint)
 
 
 # -- evaluated in place ------------------------------------------------------------------------------------------
@@ -376,14 +390,16 @@ class _Place:
         ]
         around = self._unit_around
         if unit is None or around is None or not linked:
-            raise self._refusal(place, tuple(relations))
+            raise self._refusal(place, tuple(relations), pairs)
         scopes = [relation for scope in self.names.scopes() for relation in scope.relations]
         other = explain_other_unit(scopes, relations)
         if other is not None:
             raise privacy_error(place, other, "query the tables one at a time.")
         return exp.EQ(this=exp.paren(unit.copy()), expression=exp.paren(around.copy()))
 
-    def _refusal(self, place: exp.Expr, relations: tuple[Relation, ...]) -> PrivacyError:
+    def _refusal(
+        self, place: exp.Expr, relations: tuple[Relation, ...], equal: _Pairs | None = None
+    ) -> PrivacyError:
         hint = "release what is needed first, in a CTE with aggregates, and compare with that."
         pairs = [
             (relation.alias, here.name, alias, there.name)
@@ -400,6 +416,9 @@ class _Place:
             hint = (
                 f"look at rows of the same unit: {called}add {alias}.{name} = {around}.{other} to its WHERE."
             )
+            item = place.expressions[0].unalias() if isinstance(place, exp.Select) else None
+            if equal and item is not None and item.find(exp.AggFunc) and not equal[0][0].tells_unit:
+                hint = f"{hint[:-1]}, or release it first for each {equal[0][0].name}, and join that answer."
         what = "a subquery over private rows would let one unit decide about the rows of others."
         return privacy_error(place, what, hint)
 

@@ -503,6 +503,19 @@ def _uuid(text: str) -> str:
 _READERS = {"DATE": _date, "TIME": _time, "TIMESTAMP": _timestamp, "UUID": _uuid}
 
 
+def _find_membership(known: Sequence[Typed]) -> str | None:
+    """Return the test of whether a list has a value that it is compared with; None if they are no such pair."""
+    lists = [typed for typed in known if typed.type.kind == "LIST"]
+    values = [typed for typed in known if lists and typed.type == lists[0].type.element]
+    if len(known) != 2 or not values or lists[0].place is None or values[0].place is None:
+        return None
+    return f"list_contains({to_sql(lists[0].place)}, {to_sql(values[0].place)})"
+
+
+def _is_text(typed: Typed) -> bool:
+    return typed.type.kind == "TEXT" and isinstance(typed.node, exp.Literal)
+
+
 def _mismatch(known: Sequence[Typed], what: str) -> BindError:
     for typed in known:
         refuse_moment(typed)
@@ -513,15 +526,23 @@ def _mismatch(known: Sequence[Typed], what: str) -> BindError:
     both, state = {first.kind, other.kind}, ""
     if "TEXT" in both and any(t.numeric for t in (first, other)):
         words = [t.place for t in known if t.type.kind == "TEXT"]
-        hint = "text and numbers are not compared: write the numbers as text, or cast the text to numbers."
+        hint = f"text and numbers are not compared: {_advise_on_text(known)}."
         if all(isinstance(p, exp.Literal) for p in words):
             hint, state = "text and numbers are not compared: write the number without quotes.", "22P02"
-            said = [_advise_on_infinity(p.name) for p in words if p is not None]
+            said = [_advise_on_infinity(p, p.name) for p in words if p is not None]
             hint = next(filter(None, said), hint)
     elif "BOOLEAN" in both:
-        hint = "compare with true or false, or cast the truth to a whole number."
-    elif "LIST" in both:
-        hint = "test whether a list has a value by list_contains."
+        held = next((t.place for t in known if t.type.kind == "BOOLEAN" and t.place is not None), None)
+        hint = "compare with true or false."
+        if held is not None:
+            hint = (
+                f"write CAST({to_sql(held)} AS INT) instead of {to_sql(held)}, or compare with true or false."
+            )
+    elif (found := _find_membership(known)) is not None:
+        hint = f"write {found}."
+    elif both == {"TEXT", "INTERVAL"} and (text := next((t for t in known if _is_text(t)), None)) is not None:
+        hint, place = f"write INTERVAL {to_sql(text.node)}.", text.place
+        return bind_error(place, f"{what} combines {first.sql} with {other.sql}.", hint)
     elif "STRUCT" in both:
         hint = "compare a field of the struct, as in s.field."
     else:
@@ -531,6 +552,28 @@ def _mismatch(known: Sequence[Typed], what: str) -> BindError:
     parent = None if place is None else place.parent
     what = f"{what} combines {first.sql} with {other.sql}."
     return bind_error(parent, what, hint, around=place, sqlstate=state)
+
+
+def _advise_on_text(known: Sequence[Typed]) -> str:
+    """Return a comparison with the numbers as text or the text as numbers, for the hint of one that mixes both."""
+    above = next((t.place.parent for t in known if t.place is not None and t.place.parent is not None), None)
+    if above is None or not isinstance(above, exp.Binary | exp.In | exp.Between):
+        return "write the numbers as text, or cast the text to numbers"
+    quoted, cast = above.copy(), above.copy()
+    kinds = [(t.place.arg_key or "", t.place.index, t.type) for t in known if t.place is not None]
+    for key, index, kind in kinds:
+        for tree, changed in ((quoted, kind.numeric), (cast, kind.kind == "TEXT")):
+            held = tree.args.get(key)
+            part = held[index] if isinstance(held, list) and index is not None else held
+            if not changed or not isinstance(part, exp.Expr):
+                continue
+            if tree is cast:
+                part.replace(exp.TryCast(this=part.copy(), to=exp.DataType.build("DOUBLE")))
+            elif isinstance(part, exp.Literal):
+                part.replace(exp.Literal.string(part.name))
+            else:
+                part.replace(exp.Cast(this=part.copy(), to=exp.DataType.build("VARCHAR", dialect="duckdb")))
+    return f"write {to_sql(quoted)}, or {to_sql(cast)}"
 
 
 def make_boolean(node: exp.Expr, parts: Sequence[Typed], nullable: bool | None = None) -> Typed:
@@ -741,16 +784,28 @@ def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
         bounds = convert(Typed(place, decimal(38, 19), Bounds.point(near)), kind).bounds
         if kind.reach is None or (bounds is not None and kind.reach.holds(bounds)):
             return Typed(make_cast(place.copy(), kind, True), kind, bounds, True, nullable=True)
-    hint = _advise_on_infinity(written) if kind.kind == "DOUBLE" else None
+    hint = _advise_on_infinity(node, written) if kind.kind == "DOUBLE" else None
     shown = node if hint is None else above_parentheses(node)[1]
     what = f"'{clip(written)}' is not a valid {kind.sql}{'' if hint is None else ' here'}."
     raise bind_error(shown, what, hint, around=node, sqlstate="22P02")
 
 
-def _advise_on_infinity(written: str) -> str | None:
-    """Return the hint for a float that is no number; None for other texts."""
+def _advise_on_infinity(node: exp.Expr, written: str) -> str | None:
+    """Return the test for a float that is no number, in place of a comparison with NaN or infinity; None for other texts."""
     word = written.strip().lstrip("+-").lower()
-    return "isnan, isinf and isfinite test a value." if word in ("nan", "inf", "infinity") else None
+    if word not in ("nan", "inf", "infinity"):
+        return None
+    node, above = above_parentheses(node)
+    if not isinstance(above, exp.Binary | exp.Nullif):
+        return "isnan, isinf and isfinite test a value."
+    other = to_sql(above.expression if above.this is node else above.this)
+    if isinstance(above, exp.Nullif):
+        return f"write CASE WHEN isfinite({other}) THEN {other} END."
+    sign = "<" if written.strip().startswith("-") else ">"
+    test = f"isnan({other})" if word == "nan" else f"(isinf({other}) AND {other} {sign} 0)"
+    if isinstance(above, exp.NEQ | exp.NullSafeNEQ):
+        return f"write NOT {test}."
+    return f"write {test if isinstance(above, exp.EQ | exp.NullSafeEQ) else f'isfinite({other})'}."
 
 
 def take_presence(typed: Typed) -> Typed:

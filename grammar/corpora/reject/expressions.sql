@@ -44,7 +44,7 @@ SELECT COUNT(*) FROM visits WHERE note = 5
 BindError: the comparison combines VARCHAR with INTEGER.
   1 |   SELECT COUNT(*) FROM visits WHERE note = 5
                                           ^^^^^^^^
-Hint: text and numbers are not compared: write the numbers as text, or cast the text to numbers.
+Hint: text and numbers are not compared: write note = '5', or TRY_CAST(note AS DOUBLE) = 5.
 ====
 -- case: a number in a list of texts
 SELECT COUNT(*) FROM visits WHERE note IN (5, 6)
@@ -52,7 +52,7 @@ SELECT COUNT(*) FROM visits WHERE note IN (5, 6)
 BindError: IN combines VARCHAR with INTEGER.
   1 |   SELECT COUNT(*) FROM visits WHERE note IN (5, 6)
                                           ^^^^^^^^^^^^^
-Hint: text and numbers are not compared: write the numbers as text, or cast the text to numbers.
+Hint: text and numbers are not compared: write note IN ('5', '6'), or TRY_CAST(note AS DOUBLE) IN (5, 6).
 ====
 -- case: an error on purpose
 SELECT COUNT(*) FROM visits WHERE CASE WHEN age > 100 THEN error('x') ELSE TRUE END
@@ -128,7 +128,7 @@ SELECT SUM(COUNT(*)) FROM visits
 PrivacyError: COUNT is inside another aggregate.
   1 |   SELECT SUM(COUNT(*)) FROM visits
                    ^^^^^^^^
-Hint: aggregate in a subquery first, and then over its rows.
+Hint: write SELECT SUM(n) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id) AS t: a subquery aggregates first.
 ====
 -- case: an aggregate in WHERE
 SELECT COUNT(*) FROM visits WHERE COUNT(*) > 3
@@ -144,7 +144,7 @@ SELECT string_agg(city, ',') FROM visits
 PrivacyError: STRING_AGG has no noisy form.
   1 |   SELECT string_agg(city, ',') FROM visits
                ^^^^^^^^^^^^^^^^^^^^^
-Hint: group by its values, and count the rows of each.
+Hint: write SELECT city, COUNT(*) FROM visits GROUP BY city: it counts how often each value occurs.
 ====
 -- case: a list of rows
 SELECT list(age) FROM visits
@@ -152,7 +152,7 @@ SELECT list(age) FROM visits
 PrivacyError: LIST has no noisy form.
   1 |   SELECT list(age) FROM visits
                ^^^^^^^^^
-Hint: group by its values, and count the rows of each.
+Hint: write SELECT age, COUNT(*) FROM visits GROUP BY age: it counts how often each value occurs.
 ====
 -- case: any value
 SELECT any_value(age) FROM visits
@@ -160,7 +160,7 @@ SELECT any_value(age) FROM visits
 PrivacyError: ANY_VALUE has no noisy form.
   1 |   SELECT any_value(age) FROM visits
                ^^^^^^^^^^^^^^
-Hint: group by its values too, and count the rows of each.
+Hint: write SELECT age, COUNT(*) FROM visits GROUP BY age: it counts how often each value occurs.
 ====
 -- case: a post-processing type error, before anything is paid
 -- caret: none

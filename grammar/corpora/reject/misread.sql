@@ -284,7 +284,7 @@ SELECT SUM(SUM(age)) FROM visits
 PrivacyError: SUM is inside another aggregate.
   1 |   SELECT SUM(SUM(age)) FROM visits
                    ^^^^^^^^
-Hint: aggregate in a subquery first, and then over its rows.
+Hint: write SELECT SUM(n) FROM (SELECT patient_id, SUM(age) AS n FROM visits GROUP BY patient_id) AS t: a subquery aggregates first.
 ====
 -- case: different pairs
 SELECT COUNT(DISTINCT age, ward) FROM visits
@@ -308,7 +308,7 @@ SELECT MIN(city) FROM visits
 BindError: MIN needs a number, and city is VARCHAR.
   1 |   SELECT MIN(city) FROM visits
                    ^^^^
-Hint: group by it and take the first or the last of the groups: they are noisy.
+Hint: write SELECT city FROM visits GROUP BY city ORDER BY city LIMIT 1: the groups are noisy.
 ====
 -- case: the first of dates
 SELECT MIN(day) FROM visits
@@ -426,7 +426,7 @@ SELECT COUNT(*) FROM visits v WHERE amount > (SELECT AVG(amount) FROM visits w W
 PrivacyError: a subquery over private rows would let one unit decide about the rows of others.
   1 |   *) FROM visits v WHERE amount > (SELECT AVG(amount) FROM visits w WHERE w.ward = v.ward)
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: look at rows of the same unit: add w.patient_id = v.patient_id to its WHERE.
+Hint: look at rows of the same unit: add w.patient_id = v.patient_id to its WHERE, or release it first for each ward, and join that answer.
 ====
 -- case: public rows that private ones name
 SELECT COUNT(*) FROM wards w WHERE w.ward IN (SELECT ward FROM visits)
@@ -434,7 +434,7 @@ SELECT COUNT(*) FROM wards w WHERE w.ward IN (SELECT ward FROM visits)
 PrivacyError: ward must be a group or be inside an aggregate.
   1 |   SELECT COUNT(*) FROM wards w WHERE w.ward IN (SELECT ward FROM visits)
                                                              ^^^^
-Hint: release the list first, as groups.
+Hint: write (SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > 0): the list is released.
 ====
 -- case: keys of the private side of a RIGHT JOIN
 SELECT v.disease, COUNT(*) FROM visits v RIGHT JOIN diseases d ON v.disease = d.name GROUP BY v.disease
@@ -442,7 +442,7 @@ SELECT v.disease, COUNT(*) FROM visits v RIGHT JOIN diseases d ON v.disease = d.
 PrivacyError: public rows without a matching private row would count here, and private rows decide which these are.
   1 |   SELECT v.disease, COUNT(*) FROM visits v RIGHT JOIN diseases d ON v.disease = d.name GROUP BY v.dise
                           ^^^^^^^^
-Hint: write COUNT(v.patient_id), which counts the rows with a match.
+Hint: write COUNT(v.patient_id), which counts the rows with a match, or GROUP BY d.name, the public side's key.
 ====
 -- case: public groups by an inner join
 SELECT WITH DP OPTIONS (epsilon = 1, group_selection_strategy = PUBLIC_GROUPS) d.name, COUNT(*) FROM visits v JOIN diseases d ON v.disease = d.name GROUP BY d.name
@@ -450,7 +450,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, group_selection_strategy = PUBLIC_GROUPS) d
 PrivacyError: these groups are not public.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, group_selection_strategy = PUBLIC_GROUPS) d.name, COUNT(*) FROM
                                              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: join a public table of the groups, and keep all of its rows, or ask the owner to declare the column's values.
+Hint: write RIGHT JOIN in place of JOIN, with keys from d, or ask the owner to declare the column's values.
 ====
 -- case: a column of a public table, misspelt
 SELECT ward, bedds FROM wards
@@ -538,4 +538,4 @@ SELECT COUNT(*) FROM visits WHERE string_split(note, ' ') = 'x'
 BindError: the comparison combines VARCHAR[] with VARCHAR.
   1 |   SELECT COUNT(*) FROM visits WHERE string_split(note, ' ') = 'x'
                                           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: test whether a list has a value by list_contains.
+Hint: write list_contains(STR_SPLIT(note, ' '), 'x').

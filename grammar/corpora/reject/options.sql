@@ -315,7 +315,7 @@ Hint: leave error out, or ask for median(amount) alone.
 -- case: an error and Gaussian noise of a mean
 SELECT WITH DP OPTIONS (error = 10, epsilon = 1, delta = 1e-6, noise = GAUSSIAN) AVG(amount) FROM visits
 ----
-PrivacyError: error is for Laplace noise.
+PrivacyError: the noise of means is reduced step by step, which is proved for Laplace noise.
   1 |   (error = 10, epsilon = 1, delta = 1e-6, noise = GAUSSIAN) AVG(amount) FROM visits
                                                 ^^^^^^^^^^^^^^^^
 Hint: leave noise out.
@@ -503,72 +503,74 @@ Hint: write DATE '2024-01-01'.
 -- case: options without parentheses
 SELECT WITH DP OPTIONS epsilon = 1 COUNT(*) FROM visits
 ----
-ParseError: can't read this: = is not expected here.
+ParseError: options are written name = value, in parentheses.
   1 |   SELECT WITH DP OPTIONS epsilon = 1 COUNT(*) FROM visits
-                                       ^
-Hint: put the options behind the mode: names, equals signs and numbers, between parentheses.
+                       ^^^^^^^^^^^^^^^^^^^
+Hint: write OPTIONS (epsilon = 1).
 ====
 -- case: options behind another word
 SELECT WITH DP OPTION (epsilon = 1) COUNT(*) FROM visits
 ----
-ParseError: can't read this: ( is not expected here.
+ParseError: options are written name = value, in parentheses.
   1 |   SELECT WITH DP OPTION (epsilon = 1) COUNT(*) FROM visits
-                                                 ^
-Hint: put the options behind the mode: names, equals signs and numbers, between parentheses.
+                       ^^^^^^^^^^^^^^^^^^^^
+Hint: write OPTIONS (epsilon = 1).
 ====
 -- case: options in braces
 SELECT WITH DP OPTIONS {epsilon = 1} COUNT(*) FROM visits
 ----
-ParseError: can't read this: ( is not expected here.
+ParseError: options are written name = value, in parentheses.
   1 |   SELECT WITH DP OPTIONS {epsilon = 1} COUNT(*) FROM visits
-                                                  ^
-Hint: put the options behind the mode: names, equals signs and numbers, between parentheses.
+                       ^^^^^^^^^^^^^^^^^^^^^
+Hint: write OPTIONS (epsilon = 1).
 ====
 -- case: options behind a sign
 SELECT WITH DP OPTIONS = (epsilon = 1) COUNT(*) FROM visits
 ----
-ParseError: can't read this: ( is not expected here.
+ParseError: options are written name = value, in parentheses.
   1 |   SELECT WITH DP OPTIONS = (epsilon = 1) COUNT(*) FROM visits
-                                                    ^
+                       ^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write OPTIONS (epsilon = 1).
 ====
 -- case: an option without its sign
 SELECT WITH DP OPTIONS (epsilon 1) COUNT(*) FROM visits
 ----
-ParseError: can't read this: a ) is missing before 1.
+ParseError: options are written name = value, in parentheses.
   1 |   SELECT WITH DP OPTIONS (epsilon 1) COUNT(*) FROM visits
-                                        ^
-Hint: put the options behind the mode: names, equals signs and numbers, between parentheses.
+                       ^^^^^^^^^^^^^^^^^^^
+Hint: write OPTIONS (epsilon = 1).
 ====
 -- case: options without a comma
 SELECT WITH DP OPTIONS (epsilon = 1 delta = 1e-6) COUNT(*) FROM visits
 ----
-ParseError: can't read this: a ) is missing before delta.
+ParseError: options are written name = value, in parentheses.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1 delta = 1e-6) COUNT(*) FROM visits
-                                            ^^^^^
-Hint: put the options behind the mode: names, equals signs and numbers, between parentheses.
+                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write OPTIONS (epsilon = 1, delta = 1e-6).
 ====
 -- case: options that are not closed
 SELECT WITH DP OPTIONS (epsilon = 1 COUNT(*) FROM visits
 ----
-ParseError: can't read this: a ) is missing before COUNT.
+ParseError: the options have no end.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1 COUNT(*) FROM visits
-                                            ^^^^^
-Hint: put the options behind the mode: names, equals signs and numbers, between parentheses.
+                                          ^
+Hint: write 1) instead of 1.
 ====
 -- case: options with a semicolon
 SELECT WITH DP OPTIONS (epsilon = 1; delta = 1e-6) COUNT(*) FROM visits
 ----
-ParseError: can't read this: something is missing near DP.
+ParseError: options are separated by commas.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1; delta = 1e-6) COUNT(*) FROM visits
-                    ^^
+                                           ^
+Hint: write , instead of ;.
 ====
 -- case: an option without the word
 SELECT WITH DP epsilon = 1 COUNT(*) FROM visits
 ----
-ParseError: can't read this: ( is not expected here.
+ParseError: options are written name = value, in parentheses.
   1 |   SELECT WITH DP epsilon = 1 COUNT(*) FROM visits
-                                        ^
-Hint: put the options behind the mode: names, equals signs and numbers, between parentheses.
+                       ^^^^^^^^^^^
+Hint: write OPTIONS (epsilon = 1).
 ====
 -- case: an option with an assignment
 SELECT WITH DP OPTIONS (epsilon := 1) COUNT(*) FROM visits

@@ -4,7 +4,7 @@ WITH c(lo, hi) AS (VALUES (0, 3), (2, 5)) SELECT c.lo, COUNT(*) FROM bids JOIN c
 PrivacyError: with rows as the privacy unit, each may meet one row of c, and here it may meet several.
   1 |   LECT c.lo, COUNT(*) FROM bids JOIN c ON bids.bid BETWEEN c.lo AND c.hi GROUP BY c.lo
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: join on columns that are unique there, count each range in a column of its own, or ask the owner for a privacy unit column.
+Hint: write SELECT lo, hi, EXPMECH(COUNT(*) FILTER (WHERE bids.bid BETWEEN c.lo AND c.hi), answer => TRUE) OVER c FROM bids: it chooses the fullest; or count each range in a column of its own, with a filter, or group by bins.
 ====
 -- case: all columns
 SELECT * FROM visits
@@ -132,7 +132,7 @@ SELECT ward FROM wards WHERE ward IN (SELECT ward FROM visits)
 PrivacyError: ward must be a group or be inside an aggregate.
   1 |   SELECT ward FROM wards WHERE ward IN (SELECT ward FROM visits)
                                                      ^^^^
-Hint: release the list first, as groups.
+Hint: write (SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > 0): the list is released.
 ====
 -- case: a private table in EXISTS
 SELECT ward FROM wards WHERE EXISTS (SELECT 1 FROM visits WHERE visits.ward = wards.ward)

@@ -84,7 +84,7 @@ CREATE VIEW v AS SELECT * FROM visits
 ParseError: CREATE VIEW is not a statement of dpsql.
   1 |   CREATE VIEW v AS SELECT * FROM visits
         ^^^^^^
-Hint: write CREATE RELEASE daily AS SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward.
+Hint: write WITH v AS (SELECT * FROM visits) SELECT COUNT(*) FROM v.
 ====
 -- case: DROP TABLE visits
 DROP TABLE visits
@@ -341,7 +341,7 @@ SELECT COUNT(*) FROM visits WHERE city = $city
 BindError: the comparison combines VARCHAR with VARCHAR[].
   1 |   SELECT COUNT(*) FROM visits WHERE city = $city
                                           ^^^^^^^^^^^^
-Hint: test whether a list has a value by list_contains.
+Hint: write list_contains(['Delft'], city).
 ====
 -- case: an insert within a CTE
 WITH x AS (INSERT INTO wards VALUES ('Z', 1) RETURNING ward) SELECT * FROM x

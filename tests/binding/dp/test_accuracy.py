@@ -78,6 +78,13 @@ def test_private_groups_are_chosen_first(session: dpsql.Session) -> None:
     assert [event.kind for event in found.event.leaves()] == ["group_selection", "noise_reduction"]
 
 
+def test_gaussian_noise_of_a_count_fits_too(session: dpsql.Session) -> None:
+    text = "SELECT WITH DP OPTIONS (error = 30, epsilon = 1, delta = 1e-6, noise = GAUSSIAN) k, COUNT(*) AS n FROM t GROUP BY k"
+    found = session.sql(text)
+    assert all(high - low <= 60 for low, high in found.intervals["n"])
+    assert found.event.basic[0] < 1
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

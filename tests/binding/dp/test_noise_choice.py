@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
@@ -331,3 +332,22 @@ def test_a_delta_too_small_to_compute_with_is_refused_kindly(start: Open) -> Non
         bind(start("basic"), "epsilon = 1, delta = 1e-60, noise = GAUSSIAN", "COUNT(*) FROM t")
     plan = bind(start("basic"), "epsilon = 1, delta = 1e-60, noise = AUTO", counts(16))
     assert event_of(plan).basic == (1, 0)
+
+
+def test_an_error_takes_one_calibration_too(start: Open) -> None:
+    """Four counts within 40: together a fraction of what four pairs would be."""
+    options = "error = 40, epsilon = {}, delta = 1e-6, noise = GAUSSIAN"
+    plan = bind(start("basic"), options.format(4), counts(4))
+    event = event_of(plan)
+    assert isinstance(event, JointGaussian)
+    assert all(o.statistic.noise.half_width(0.95) <= 40 * o.whole for o in sums(plan))
+    sigma = 40 / 1.959964
+    mu = 2 * math.sqrt(4) / sigma  # each count moves by 2
+    assert float(event.mu) == pytest.approx(mu, rel=0.01)
+    assert float(event.basic[0]) < 1
+    with pytest.raises(PrivacyError, match="takes ε=") as refused:
+        bind(start("basic"), options.format("0.1"), counts(4))
+    needed = str(refused.value.hint).removeprefix("write epsilon = ").partition(",")[0]
+    assert bind(start("basic"), options.format(needed), counts(4)).event is not None
+    reach = str(refused.value.hint).partition("error = ")[2].removesuffix(".")
+    assert bind(start("basic"), options.replace("40", reach).format("0.1"), counts(4)).event is not None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import dpsql
-from dpsql import BindError, Policy, Session
+from dpsql import BindError, Policy, PrivacyError, Session
 from tests.support.policies import budget, table, write_policy
 
 POLICY = write_policy(
@@ -47,6 +47,11 @@ def session() -> Iterator[Session]:
 def test_rows_without_a_unit_are_told_of_and_not_sold(session: Session) -> None:
     for text in ("SELECT COUNT(*) FROM trips", "SELECT place, COUNT(*) FROM trips GROUP BY place"):
         assert "rows whose plane is NULL count nowhere" in str(session.explain(text))
+    before = session.budget()
+    for where in ("plane IS NULL", "late > 3 AND (plane IS NULL)"):
+        with pytest.raises(PrivacyError, match="rows whose plane is NULL count nowhere"):
+            session.sql(f"SELECT COUNT(*) FROM trips WHERE {where}")
+    assert session.budget() == before
     session.explain("SELECT COUNT(*) FROM trips WHERE plane IS NULL OR late > 3")
     session.explain("SELECT COUNT(*) FROM trips WHERE plane IS NOT NULL")
     joined = "trips AS a LEFT JOIN trips AS b ON a.plane = b.plane AND b.late > 50"
@@ -77,3 +82,23 @@ def test_a_share_for_the_choice_of_groups_beside_rollup(session: Session) -> Non
         session.explain(text.format(4, "air", "air"))
     with pytest.raises(BindError, match="are public"):
         session.explain(text.format(1, "place", "place"))
+
+
+def test_the_hint_of_a_difference_is_what_works(session: Session) -> None:
+    text = "SELECT WITH DP OPTIONS (epsilon = 1, confidence = {}) place, AVG(late) AS late FROM trips GROUP BY place"
+    session.keep("q", session.sql(text.format(0.95)))
+    both = "FROM {0} AS a, {0} AS b WHERE a.place = 'A' AND b.place = 'B'"
+    (note,) = session.sql(f"SELECT a.late - b.late AS diff {both.format('q')}").notes
+    assert "confidence = 0.975" in note
+    low, high = "INTERVAL_LOW(a.late) - INTERVAL_HIGH(b.late)", "INTERVAL_HIGH(a.late) - INTERVAL_LOW(b.late)"
+    assert f"{low} and {high}" in note
+    again = session.sql(text.format(0.975))
+    assert again.loss == "no charge"
+    session.keep("q2", again)
+    found = f"SELECT a.late - b.late AS diff, {low} AS low, {high} AS high {both.format('q2')}"
+    ((diff, least, most),) = session.sql(found).fetchall()
+    assert least < diff < most
+    ends = dict(zip(again["place"], again.intervals["late"], strict=True))
+    assert ends["A"] is not None
+    assert ends["B"] is not None
+    assert (least, most) == pytest.approx((ends["A"][0] - ends["B"][1], ends["A"][1] - ends["B"][0]))

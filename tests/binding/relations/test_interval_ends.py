@@ -65,8 +65,10 @@ def test_narrower_intervals_would_miss() -> None:
 
 EXPRESSIONS = [
     "a + b", "a - b", "2 * a - b / 4", "a * b", "a / b", "-a / (b + 3)", "100.0 * a / NULLIF(b, 0)", "(a - b) * (a + b)",
-    "GREATEST(a, 0) - LEAST(b, 5)", "ROUND(a * 1.5, 1) - b", "CAST(a AS INTEGER) + CAST(b AS DOUBLE)",
-    "EXP(a / 10) - b", "a / (a + b)", "-2 * a", "a / -4", "CAST(a AS DECIMAL(18, 1)) * 3", "GREATEST(a / b, a)",
+    "GREATEST(a, 0) - LEAST(b, 5)", "ABS(a) + ABS(b)", "ROUND(a * 1.5, 1) - b", "CAST(a AS INTEGER) + CAST(b AS DOUBLE)",
+    "EXP(a / 10) - b", "SQRT(ABS(a)) + b", "a / (a + b)", "-2 * a", "a / -4", "CAST(a AS DECIMAL(18, 1)) * 3",
+    "ABS(a / b)", "SQRT((a + 50) / (b + 50))", "SQRT(a + 50) * b",
+    "GREATEST(a / b, a)", "LN(a + 40) * b", "LEAST(SQRT(a + 50), b / 2)",
     "CAST(ROUND(a) / 2 AS INTEGER)",
     "CAST(CAST(ROUND(a) / 2 AS DECIMAL(9, 1)) AS INTEGER)", "(a - b) / (a + b) * 100",
 ]  # fmt: skip
@@ -118,17 +120,24 @@ def test_no_point_within_the_intervals_gives_a_value_outside(
 
 
 @pytest.mark.parametrize(
+    ("low", "high", "ends"),
+    [(-9, -4, (None, None)), (-4, 9, (0, 3)), (4, 9, (2, 3)), (None, None, (None, None))],
+)
+def test_a_root_has_an_interval_where_its_argument_may_be_positive(
+    con: duckdb.DuckDBPyConnection, low: int | None, high: int | None, ends: tuple[float | None, float | None]
+) -> None:
+    known = ColumnEnds(exp.column("l"), exp.column("h"), Fraction(1))
+    found = find_ends(parse_one("SQRT(a)", read="duckdb"), lambda _: known, 0.95)
+    assert found is not None
+    shown = ", ".join(end.sql("duckdb") for end in found)
+    assert (
+        con.execute(f"SELECT {shown} FROM (SELECT ?::INT AS l, ?::INT AS h)", [low, high]).fetchone() == ends
+    )
+
+
+@pytest.mark.parametrize(
     "text",
-    [
-        "a % 2",
-        "a // b",
-        "ABS(a)",
-        "CASE WHEN a > 0 THEN 1 END",
-        "SUM(a) OVER ()",
-        "COALESCE(a, 1)",
-        "k + a",
-        "a || ''",
-    ],
+    ["a % 2", "a // b", "CASE WHEN a > 0 THEN 1 END", "SUM(a) OVER ()", "COALESCE(a, 1)", "k + a", "a || ''"],
 )
 def test_what_is_not_understood_has_none(text: str) -> None:
     known = {"a": ColumnEnds(exp.column("l"), exp.column("h"), Fraction(1))}
@@ -184,6 +193,7 @@ COVERED = {
     "100.0 * COUNT(*) FILTER (WHERE c = 'a') / COUNT(*)": 50,
     "COUNT(*) * 2": 80,
     "SUM(x) - 3 * COUNT(DISTINCT u)": 60,
+    "ABS(SUM(x) / COUNT(*))": 4.5,
     "GREATEST(COUNT(*) FILTER (WHERE c = 'a') / NULLIF(COUNT(*), 0), 0)": 0.5,
     "SUM(p) / COUNT(*)": 0.25,
     "CAST(SUM(p) * 10 AS INTEGER)": 100,

@@ -103,7 +103,7 @@ REFUSED = [
      "this subquery may find several rows.", "write MAX(amount), or another aggregate."),
     ("SELECT COUNT(*) FROM customers c WHERE age > (SELECT MAX(amount) FROM orders o WHERE o.order_id = c.age)", INSIDE, None),
     ("SELECT COUNT(*) FROM customers c WHERE age > ALL (SELECT amount FROM orders o WHERE o.customer = c.id)",
-     "ALL and ANY compare only by = ANY and <> ALL over private rows.", "compare with the smallest or the largest."),
+     "ALL and ANY compare only by = ANY and <> ALL over private rows.", "write age > (SELECT max(amount) FROM orders AS o WHERE o.customer = c.id)."),
     ("SELECT COUNT(*) FROM badges WHERE product IN (SELECT product FROM items)", INSIDE, None),
     ("SELECT COUNT(*) FROM customers WHERE EXISTS (SELECT 1 FROM badges WHERE badges.city = customers.city)", INSIDE, None),
     ("SELECT name FROM products p WHERE EXISTS (SELECT 1 FROM items i WHERE i.product = p.product)",
@@ -119,7 +119,7 @@ REFUSED = [
      "DISTINCT below the aggregation would make one row of several people's.", "write DISTINCT customer, instead of DISTINCT: each unit's rows stay apart."),
     # rows that are units
     ("SELECT COUNT(*) FROM badges JOIN cities USING (city)", SEVERAL + "cities, and here it may meet several.",
-     "join on columns that are unique there, count each range in a column of its own, or ask the owner for a privacy unit column."),
+     "join on columns that are unique there, or ask the owner for a privacy unit column."),
     ("SELECT COUNT(*) FROM badges JOIN products ON badges.product <= products.product", SEVERAL + "products, and here it may meet several.", None),
     ("SELECT COUNT(*) FROM badges, products", SEVERAL + "products, and here it may meet several.", None),
     ("SELECT COUNT(*) FROM badges JOIN products ON badges.product = products.product OR price = 2",
@@ -250,3 +250,26 @@ budget = { epsilon = 1e6, default_epsilon = 1000 }
 t = { privacy_unit = "ROW" }
 c = { public = true }
 """
+
+
+@pytest.mark.parametrize("source", ["t JOIN c", "c JOIN t"])
+def test_ranges_over_rows_have_a_hint_that_can_be_followed(source: str) -> None:
+    """A row in two ranges would count twice; what is offered instead is answered, and counts it once."""
+    policy = dpsql.Policy.loads(RANGES)
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t AS SELECT i % 100 AS x FROM range(3000) r(i)")
+        con.execute("CREATE TABLE c AS FROM (VALUES (0, 9), (5, 80), (70, 75)) AS v(lo, hi)")
+        with dpsql.connect(con, policy=policy) as session:
+            text = f"SELECT c.lo, COUNT(*) FROM {source} ON t.x BETWEEN c.lo AND c.hi GROUP BY c.lo"
+            with pytest.raises(dpsql.PrivacyError, match=SEVERAL + "c") as refused:
+                session.sql(text)
+            hint = str(refused.value.hint)
+            found = re.search(r"write (SELECT lo, hi, EXPMECH\(.*\) OVER c FROM t):", hint)
+            assert session.sql(found[1]).fetchall() == [(5, 80, pytest.approx(76 * 30, abs=1))]
+            with pytest.raises(dpsql.PrivacyError, match=SEVERAL + "b") as refused:
+                session.sql("SELECT b.lo, COUNT(*) FROM t JOIN c AS b ON t.x >= b.lo GROUP BY b.lo")
+            assert "with a filter" in str(refused.value.hint)
+            assert "EXPMECH" not in str(refused.value.hint)
+            with pytest.raises(dpsql.PrivacyError, match=SEVERAL + "c") as refused:
+                session.sql("SELECT c.lo, COUNT(*) FROM t, c GROUP BY c.lo")
+            assert "join on columns that are unique there" in str(refused.value.hint)
