@@ -286,7 +286,7 @@ def test_a_stored_tree_serves_the_same_quantiles_under_auto_and_back() -> None:
         again = session.sql(ask("epsilon = 1"))
         assert again.loss == "no charge"
         assert again.fetchall() == first.fetchall()
-        assert any("by the strategy EVEN: a fresh one" in note and "TREE has" in note for note in again.notes)
+        assert any("uses the strategy EVEN: a fresh one" in note and "TREE has" in note for note in again.notes)
         fresh = session.sql(ask("epsilon = 1"), fresh=True)
         assert fresh.loss == "ε=1"
         assert not any("strategy" in note for note in fresh.notes)
@@ -312,7 +312,7 @@ def test_a_kept_tree_serves_any_quantile_of_its_column(tmp_path: Path) -> None:
         assert middle.loss == "no charge"
         assert middle.columns == ["m"]
         assert middle.fetchall() == [(values[9],)]
-        assert any("one by the strategy TREE: a fresh one" in n and "by EVEN has" in n for n in middle.notes)
+        assert any("uses the strategy TREE: a fresh one" in n and "by EVEN has" in n for n in middle.notes)
         ((low, high),) = middle.intervals["m"]
         assert low <= values[9] <= high
         other = session.sql(
