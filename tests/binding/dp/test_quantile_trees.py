@@ -286,7 +286,9 @@ def test_a_stored_tree_serves_the_same_quantiles_under_auto_and_back() -> None:
         again = session.sql(ask("epsilon = 1"))
         assert again.loss == "no charge"
         assert again.fetchall() == first.fetchall()
-        assert any("uses the strategy EVEN: a fresh one" in note and "TREE has" in note for note in again.notes)
+        assert any(
+            "uses the strategy EVEN: a fresh one" in note and "TREE has" in note for note in again.notes
+        )
         fresh = session.sql(ask("epsilon = 1"), fresh=True)
         assert fresh.loss == "ε=1"
         assert not any("strategy" in note for note in fresh.notes)
