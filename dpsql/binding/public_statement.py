@@ -37,7 +37,7 @@ from dpsql.language.dialect import (
     has_more_nodes,
     join_word,
     list_children,
-    quote_where_needed,
+    make_identifier,
     table_named,
     to_sql,
     write_column,
@@ -181,12 +181,11 @@ def write_over_rows(select: exp.Select, asked: Select) -> str | None:
         part = select.args.get(key)
         rows.set(key, [one.copy() for one in part] if isinstance(part, list) else part and part.copy())
     for table in rows.find_all(exp.Table):
-        *qualifiers, last = table.name.split(".")
-        for key, part in zip(("db", "catalog"), reversed(qualifiers), strict=False):
-            table.set(key, exp.to_identifier(part, quoted=quote_where_needed(part) != part))
-        if qualifiers:
-            table.set("this", exp.to_identifier(last, quoted=quote_where_needed(last) != last))
-            table.set("alias", None if table.alias == last else table.args.get("alias"))
+        parts = table.name.split(".")
+        if len(parts) > 1:
+            table.set("alias", None if table.alias == parts[-1] else table.args.get("alias"))
+            for key, part in zip(("this", "db", "catalog"), reversed(parts), strict=False):
+                table.set(key, make_identifier(part))
     text = replace(asked, source=to_sql(rows).removeprefix("SELECT 1 FROM ")).sql
     return None if len(text) > MAX_HINT or INTERNAL in text or select.args.get("from_") is None else text
 

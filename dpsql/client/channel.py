@@ -99,7 +99,7 @@ def is_this_machine(host: str) -> bool:
 
 
 def find_token(token: str | None, file: str | Path | None = None) -> str | None:
-    """Return the given token, a file's first line, or ``DPSQL_TOKEN``, or None; ServerError, without it, if it isn't one."""
+    """Return the given token, a file's first line, ``DPSQL_TOKEN``, or None; ServerError, which omits it, for other texts."""
     where = "this"
     if token is None and file is not None:
         where, token = f"the first line of {file}", read_secret(file)
@@ -246,12 +246,13 @@ class FlightChannel:
                 hint='tls_ca="ca.pem" names the authority that the owner uses.',
             )
         if self.address.socket is None and re.search(_CLOSED, text, re.I):
-            secure = self.address.shown.replace("grpc+tcp:", "grpc+tls:")
-            hint = 'it may ask for a client certificate: tls_client_cert="ann.pem", tls_client_key="ann.key".'
-            if self.certificate is not None:
-                hint = "it takes no such client certificate; its authority has to sign it."
             if not self.address.tls:
+                secure = self.address.shown.replace("grpc+tcp:", "grpc+tls:")
                 hint = f'it may speak TLS: {secure}, and tls_ca="ca.pem" names the authority that the owner uses.'
+            elif self.certificate is not None:
+                hint = "it takes no such client certificate; its authority has to sign it."
+            else:
+                hint = 'it may ask for a client certificate: tls_client_cert="ann.pem", tls_client_key="ann.key".'
             return ServerError(f"{self.address} closed the connection before a word was said.", hint=hint)
         sentence = _read_sentence(text)
         if sentence and not re.search(r"connect|resolv|lookup|address", sentence, re.I):

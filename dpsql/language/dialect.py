@@ -212,7 +212,7 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     nodes = list_nodes(tree)
     _mark_calls(tree, nodes, tokens)
     hashes = (token for token in tokens if token.token_type == TokenType.HASH)
-    for place, token in zip(tree.find_all(exp.PositionalColumn, bfs=False), hashes, strict=False):
+    for token, place in zip(hashes, tree.find_all(exp.PositionalColumn, bfs=False), strict=False):
         place.meta.update(start=token.start, end=token.end + len(place.name))
     _name_clocks(tree, nodes)
     _take_modes(nodes, starts)
@@ -441,14 +441,20 @@ _SIGNS: dict[type[exp.Expr], str] = {
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+def make_identifier(name: str) -> exp.Identifier:
+    """Return the identifier of a column, a table, or a part of a table's name, quoted if necessary."""
+    return exp.to_identifier(
+        name, quoted=_PLAIN_NAME.fullmatch(name) is None or name.upper() in RESERVED_WORDS
+    )
+
+
 def quote_where_needed(name: str) -> str:
     """Return a column's or a table's name in SQL, quoted if necessary.
 
     >>> quote_where_needed("age"), quote_where_needed("my id"), quote_where_needed("group")
     ('age', '"my id"', '"group"')
     """
-    quoted = _PLAIN_NAME.fullmatch(name) is None or name.upper() in RESERVED_WORDS
-    return to_sql(exp.to_identifier(name, quoted=quoted))
+    return to_sql(make_identifier(name))
 
 
 def quote_path(name: str) -> str:

@@ -211,10 +211,9 @@ def _read_chain(node: exp.Expr) -> exp.Expr:
         except ValueError:
             what = f"{name} does not take {len(given) + 1} argument{'s' * bool(given)}."
             raise bind_error(node.expression, what) from None
-    names = [part.copy() for part in node.flatten() if isinstance(part, exp.Identifier)]
-    if len(names) < len([*node.flatten()]):
-        return node.copy()
-    return exp.column(*reversed(names))
+    parts = [part.copy() for part in node.flatten()]
+    names = [part for part in parts if isinstance(part, exp.Identifier)]
+    return exp.column(*reversed(names)) if len(names) == len(parts) else node.copy()
 
 
 def _most_frequent(node: exp.ApproxTopK) -> None:

@@ -453,7 +453,7 @@ def _looks_back(node: Expr) -> tuple[Window, Expr] | None:
 
 
 def _distance(window: Window) -> int:
-    """Return how many rows a window looks back: a positive constant, or else Unproved, since others' rows come after it."""
+    """Return how many rows a window looks back; Unproved unless positive and constant: at 0 or less it sees others' rows."""
     rows = integer(window.args[1]) if len(window.args) == 2 else None
     if rows is None or rows < 1:
         refuse("a cap that looks back by no constant number of rows")

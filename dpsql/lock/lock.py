@@ -106,12 +106,9 @@ class Lock:
         Return its integer outputs of at most 38 digits; None for packed rows.
         """
         key = (claimed.text, *_key(claimed))
-        try:
-            return self._proved[key]
-        except KeyError:
-            narrow = check(claimed, self._known(lent), self.serialise)
-            self._remember(key, narrow)
-            return narrow
+        if key not in self._proved:
+            self._remember(key, check(claimed, self._known(lent), self.serialise))
+        return self._proved[key]
 
     def prove_typed(
         self,

@@ -159,7 +159,8 @@ class GradedGrid:
 
     def number(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the numbers of points, as :meth:`write_step`'s SQL computes them, of the doubles whose even step has 31 bits."""
-        return self._number(self._leave_out_far(values, *_find_extremes(values)))
+        least, most = _find_extremes(values)
+        return self._number(self._leave_out_far(values, least, most), signed=not least >= 0)
 
     def number_clamped(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the numbers of points, between the first and the last, of the same doubles."""
@@ -167,7 +168,7 @@ class GradedGrid:
         least, most = _find_extremes(values)
         if not (low <= least and most <= high):  # or NaN is among them
             values = np.clip(self._leave_out_far(values, least, most), low, high)
-        return self._number(values)
+        return self._number(values, signed=not least >= 0)
 
     def _leave_out_far(self, values: NDArray[np.float64], least: float, most: float) -> NDArray[np.float64]:
         scale, far = float(self._scale(0)), 2.0**31
@@ -177,8 +178,9 @@ class GradedGrid:
             steps = values * scale
         return values[(steps >= -far - 0.5) & (steps < far - 0.5)]
 
-    def _number(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        scale, signed = float(self._scale(0)), _find_extremes(values)[0] < 0
+    def _number(self, values: NDArray[np.float64], signed: bool) -> NDArray[np.int64]:
+        """Return the numbers of points; ``signed``: whether a value may be below 0."""
+        scale = float(self._scale(0))
         size = np.abs(values) if signed else values
         # the addend is even, so that halves are rounded to even steps, and leaves them in the lowest bits
         steps = size * scale

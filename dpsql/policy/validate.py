@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from dpsql.errors import PolicyError, did_you_mean, find_nearest
-from dpsql.policy.toml import parse_number, write_decimal
+from dpsql.policy.toml import parse_number, write_decimal, write_toml
 
 Value = str | int | bool | Decimal | datetime.date | datetime.datetime
 V = TypeVar("V")
@@ -314,11 +314,7 @@ def settle_bounds(key: str, value: object) -> tuple[Fraction, Fraction]:
         ends = [_unquote(item) for item in value]
         hint = f"write bounds = [{ends[0] or 0}, {ends[1] or 100}], without quotes."
         if ends == [None, None]:
-            hint = (
-                "the texts of a column are its values: values = ["
-                + ", ".join(f'"{item}"' for item in value)
-                + "]"
-            )
+            hint = f"the texts of a column are its values: {write_toml({'values': value}).strip()}"
         raise PolicyError("bounds are numbers, dates or times, without quotes.", hint=hint)
     low, high = (_read_end(key, item) for item in value)
     if len({end.kind if isinstance(end, DateBound) else "number" for end in (low, high)}) > 1:

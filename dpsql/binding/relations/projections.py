@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -623,8 +623,11 @@ def _pivot(binder: Binder, item: exp.Expr, pivot: exp.Expr, relation: rel.Relati
     places = pivot.args.get("fields") or []
     shown = ", ".join(map(to_sql, [*(group.expressions if group else ()), *(place.this for place in places)]))
     asked = Select((shown, *map(to_sql, aggregates)), group=shown)
-    rows = write_over_rows(exp.Select().from_(item.copy(), copy=False), asked)
-    values = [list(_values_of(binder, place, names, env, rows)) for place in places]
+
+    def write_rows() -> str | None:
+        return write_over_rows(exp.Select().from_(item.copy(), copy=False), asked)
+
+    values = [list(_values_of(binder, place, names, env, write_rows)) for place in places]
     size = math.prod(map(len, values)) * len(aggregates)
     if size > MAX_PIVOTED:
         what = f"this PIVOT makes {size:,} columns; the limit is {MAX_PIVOTED}."
@@ -644,9 +647,9 @@ def _pivot(binder: Binder, item: exp.Expr, pivot: exp.Expr, relation: rel.Relati
 
 
 def _values_of(
-    binder: Binder, place: exp.Expr, names: rel.Names, env: Env, rows: str | None
+    binder: Binder, place: exp.Expr, names: rel.Names, env: Env, write_rows: Callable[[], str | None]
 ) -> Iterator[tuple[str, list[exp.Expr]]]:
-    """Yield the column name of each pivoted value, and its conditions; ``rows`` is a query with the values in rows."""
+    """Yield the column name of each pivoted value, and its conditions; ``write_rows`` writes a query with the values in rows."""
     columns = list(place.this.expressions) if isinstance(place.this, exp.Tuple) else [place.this]
     written = list(place.args.get("expressions") or [])
     if not written:
@@ -661,7 +664,7 @@ def _values_of(
         else:
             by = to_sql(columns[0])
             what = f"the columns of this PIVOT would tell which values of {by} occur."
-            hint = _LIST_HINT.format(by=by)
+            hint, rows = _LIST_HINT.format(by=by), write_rows()
             raise privacy_error(
                 columns[0], what, f"write {rows}: a row for each value; or {hint}" if rows else hint
             )

@@ -68,7 +68,12 @@ LEAST_EXPONENT = -1200
 
 @dataclass(frozen=True)
 class ScaleBins:
-    """Bins of U, ``2**bits`` wide (even, so that half is whole); ``power``: 1 for a mean, 2 for a variance."""
+    """Bins of the bound U on a local sensitivity, each ``2**bits`` times the one before.
+
+    Args:
+        bits: even, so that half a bin is a whole power of two.
+        power: 1 for a mean, 2 for a variance.
+    """
 
     bits: int
     power: int = 1
