@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ import duckdb
 import pyarrow.flight as flight
 
 from dpsql.client.wire import PROTOCOL, Message, decode_all, encode, parse_result, read_error
+from dpsql.ledger.ledger import Entry, Ledger
 from dpsql.server.analyst_tokens import TokenFile
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,6 +55,15 @@ SECRET = "Zanzibar-4711"
 FIRST_STEP = 0.25 - 0.005
 """Seconds after which the first answer leaves under the usual grid; what waits for it never takes less, on any machine."""
 T = TypeVar("T")
+
+
+def read_charged(policy: Path) -> tuple[list[Entry], Fraction]:
+    """Return the statements in a policy's ledger that were not refused, and the epsilon spent, which is the sum of theirs."""
+    with Ledger.read(f"{policy}.ledger") as ledger:
+        entries = [entry for entry in ledger.entries() if entry.outcome != "refused"]
+        spent = ledger.state().spent_epsilon
+    assert spent == sum((entry.event.basic[0] for entry in entries if entry.event is not None), Fraction(0))
+    return entries, spent
 
 
 def try_until(ask: Callable[[], T], holds: Callable[[T], bool], tries: int = 40) -> T:
